@@ -1,0 +1,1 @@
+"""One module a resource; a route holds no SQL."""
