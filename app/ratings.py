@@ -1,0 +1,204 @@
+"""From a thumb to a credit: the rating is stored, the reply's reward follows from it, the engine is told.
+
+    rated = await ratings.rate(inference_id, "thumb", True, rater="local", source="chat")
+    rated.credit                       # {kind, generation, member, ratings, merge_after}
+
+``value`` None takes a rating back. Rating again replaces the value (the events stay). Raises NotFound, BadRating,
+NotFinished, KeyReused, DatabaseUnavailable; when it returns, the rating is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlmodel import Session, col, func, select
+
+from app.db import Database
+from app.events import Bus
+from app.settings import Metric
+from app.store import NotFound
+from app.tables import Message, Rating, RatingEvent
+from engine.interface import EngineError, PopulationServer
+
+log = logging.getLogger(__name__)
+
+
+class BadRating(ValueError):
+    """An undeclared metric, or a value that it does not take; the message lists what it takes."""
+
+
+class NotFinished(Exception):
+    """The reply is still being written, or has failed, so that there is nothing to rate."""
+
+
+class KeyReused(Exception):
+    """The idempotency key was used for another rating."""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A stored rating. ``credit`` is :class:`engine.interface.Credit` as a dict; its kind is ``waiting`` while the
+    engine does not serve: it is told as soon as it does."""
+
+    inference_id: str
+    metric_name: str
+    value: bool | float | None
+    credit: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    message: Message
+    counted: bool
+
+
+class Ratings:
+    """The only way in for ratings, from the page and from the API."""
+
+    def __init__(self, db: Database, server: PopulationServer, bus: Bus, metrics: dict[str, Metric]) -> None:
+        self.db = db
+        self.server = server
+        self.bus = bus
+        self.metrics = metrics
+        self.total = 0
+        """Every rating stored, ratings taken back not counted."""
+        self._untold: dict[str, tuple[int, int | None, float | None]] = {}
+
+    async def open(self) -> None:
+        """Counts what is stored."""
+        count = select(func.count(col(RatingEvent.id))).where(col(RatingEvent.value).is_not(None))
+        self.total = await self.db.read(lambda session: session.exec(count).one())
+
+    def declared(self) -> str:
+        return "; ".join(f"{name}: {metric.describe()}" for name, metric in self.metrics.items())
+
+    async def rate(
+        self,
+        inference_id: str,
+        metric: str,
+        value: object,
+        *,
+        rater: str,
+        source: str,
+        comment: str | None = None,
+        tags: dict[str, str] | None = None,
+        key: str | None = None,
+    ) -> Rated:
+        """Stores one rating and tells the engine; not undone when the caller is cancelled."""
+        if metric not in self.metrics:
+            raise BadRating(f"The metric {metric[:80]!r} is not declared. Declared: {self.declared()}.")
+        try:
+            number = None if value is None else self.metrics[metric].parse(value)
+        except ValueError:
+            raise BadRating(f"{metric} takes {self.metrics[metric].describe()}, or null to take it back.") from None
+        event = RatingEvent(
+            inference_id=inference_id,
+            rater=rater,
+            metric=metric,
+            value=number,
+            comment=comment,
+            tags=tags,
+            source=source,
+            idempotency_key=key,
+            created_at=time.time(),
+        )
+        return await asyncio.shield(asyncio.ensure_future(self._rate(event)))
+
+    async def _rate(self, event: RatingEvent) -> Rated:
+        stored = await self.db.write(lambda session: record(session, event, self.metrics))
+        self.total += stored.counted
+        message = stored.message
+        credit = self._tell(message.id, message.generation or 0, message.member, message.reward)
+        boolean = self.metrics[event.metric].kind == "bool" and event.value is not None
+        value = bool(event.value) if boolean else event.value
+        rated = Rated(message.id, event.metric, value, credit)
+        self.bus.publish("rating", asdict(rated) | {"rater": event.rater, "source": event.source})
+        return rated
+
+    def _tell(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> dict[str, Any]:
+        status = self.server.status()
+        if status.state not in ("starting", "failed"):
+            try:
+                return asdict(self.server.rate(inference_id, generation, member, reward))
+            except EngineError as error:
+                log.warning("the rating of %s is stored and waits for the engine: %s", inference_id, error)
+        self._untold[inference_id] = (generation, member, reward)
+        return {
+            "kind": "waiting",
+            "generation": generation,
+            "member": member,
+            "ratings": status.ratings,
+            "merge_after": status.merge_after,
+        }
+
+    def tell_waiting(self) -> None:
+        """Once the engine serves: credits what was rated while it did not."""
+        waiting, self._untold = self._untold, {}
+        for inference_id, (generation, member, reward) in waiting.items():
+            self._tell(inference_id, generation, member, reward)
+
+
+def record(session: Session, event: RatingEvent, metrics: dict[str, Metric]) -> _Stored:
+    """The database's part: the event, the present value, and the reward of the reply."""
+    event = RatingEvent.model_validate(event)
+    message = session.get(Message, event.inference_id)
+    if message is None or message.role != "assistant":
+        raise NotFound(f"No reply has the id {event.inference_id[:80]!r}.")
+    if event.idempotency_key is not None:
+        earlier = session.exec(
+            select(RatingEvent).where(RatingEvent.idempotency_key == event.idempotency_key)
+        ).one_or_none()
+        if earlier is not None:
+            same = ("inference_id", "rater", "metric", "value", "comment", "tags")
+            if any(getattr(earlier, name) != getattr(event, name) for name in same):
+                raise KeyReused("This idempotency key was used for another rating: take a new key.")
+            return _Stored(message, counted=False)
+    if message.state == "streaming":
+        raise NotFinished("This reply is still being written: rate it when it has finished.")
+    if message.state == "failed" or message.generation is None:
+        raise NotFinished("This reply never finished, so there is nothing to rate: ask again.")
+    session.add(event)
+    session.flush()
+    _replace(session, event)
+    message.reward = reward(session, message.id, metrics)
+    session.flush()
+    return _Stored(message, counted=event.value is not None)
+
+
+def reward(session: Session, inference_id: str, metrics: dict[str, Metric]) -> float | None:
+    """The weighted mean of a reply's present ratings, each mapped to 0..1; None without any."""
+    weight = total = 0.0
+    for rating in session.exec(select(Rating).where(Rating.inference_id == inference_id)):
+        metric = metrics.get(rating.metric)
+        if metric is not None:
+            weight += metric.weight
+            total += metric.weight * min(1.0, max(0.0, metric.reward(rating.value)))
+    return total / weight if weight else None
+
+
+def _replace(session: Session, event: RatingEvent) -> None:
+    row = session.get(Rating, (event.inference_id, event.rater, event.metric))
+    if event.value is None:
+        if row is not None:
+            session.delete(row)
+            session.flush()
+        return
+    assert event.id is not None
+    if row is None:
+        row = Rating(
+            inference_id=event.inference_id,
+            rater=event.rater,
+            metric=event.metric,
+            value=event.value,
+            event_id=event.id,
+            updated_at=event.created_at,
+        )
+    row.value, row.event_id, row.updated_at = event.value, event.id, event.created_at
+    if event.comment is not None:
+        row.comment = event.comment or None
+    session.add(row)
+    session.flush()
