@@ -1,0 +1,181 @@
+"""Builds the application and serves it: ``popserve serve``, or ``python -m app.main``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from app import errors, settings
+from app.backend import real_server
+from app.db import Database, DatabaseUnavailable
+from app.deps import Services
+from app.events import Bus
+from app.history import History
+from app.home import HomeInUse, hold
+from app.inference import Inferences
+from app.journal import SqliteJournal
+from app.migrate import NewerDatabase
+from app.preferences import Preferences
+from app.ratings import Ratings
+from app.routes import api, chat, dashboard, docs, events, feedback, openai, static
+from app.security import Guard
+from app.settings import AppSettings
+from app.store import Store
+from engine.interface import EngineError, Journal, PopulationServer
+
+log = logging.getLogger(__name__)
+MAX_BODY = 4 * 1024 * 1024
+HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+ServerFactory = Callable[[Journal], PopulationServer]
+
+
+def create_app(app_settings: AppSettings, server: ServerFactory | None = None) -> FastAPI:
+    """The application; its state comes with its lifespan. ``server`` makes the engine from a journal (tests)."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with running(app_settings, server or (lambda journal: real_server(app_settings, journal))) as services:
+            app.state.services = services
+            yield
+
+    app = FastAPI(
+        title="popserve",
+        summary="A language model served as a population that learns from ratings.",
+        version="0.1.0",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name if isinstance(route, APIRoute) else "",
+        max_body_size=MAX_BODY,
+    )
+    errors.install(app)
+    app.add_middleware(Guard, hosts=HOSTS | {app_settings.host})
+    for module in (api, openai, feedback, events, docs, chat, dashboard, static):
+        app.include_router(module.router)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def running(app_settings: AppSettings, make_server: ServerFactory) -> AsyncIterator[Services]:
+    """Opens everything and closes it in the reverse order; the engine starts in the background."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(hold(app_settings.home))
+        db = Database(app_settings.database)
+        stack.push_async_callback(asyncio.to_thread, db.close)
+        store, bus = Store(db), Bus()
+        preferences = Preferences(store, app_settings)
+        await preferences.open()
+        await store.stop_leftovers()
+        server = make_server(SqliteJournal(db))
+        stack.push_async_callback(server.close)
+        ratings = Ratings(db, server, bus, app_settings.metrics)
+        await ratings.open()
+        inferences = Inferences(db, server)
+        stack.push_async_callback(inferences.close)
+        stack.callback(bus.close)
+
+        def tell(kind: str, data: dict[str, Any]) -> None:
+            if kind != "rating":  # app.ratings publishes these with their credit
+                bus.publish(kind, data)
+
+        stack.callback(server.listen(tell))
+        starting = asyncio.create_task(start(server, ratings, bus), name="start the engine")
+        stack.push_async_callback(_cancelled, starting)
+        yield Services(app_settings, db, store, History(db), preferences, server, bus, ratings, inferences)
+
+
+async def start(server: PopulationServer, ratings: Ratings, bus: Bus) -> None:
+    """Starts the engine; why it failed is in its status, for the page."""
+    try:
+        await server.start()
+    except EngineError as error:
+        log.error("the engine did not start: %s", error)
+    except Exception:
+        log.exception("the engine did not start")
+    else:
+        ratings.tell_waiting()
+    bus.publish("status", {})
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+class WebServer(uvicorn.Server):
+    """Uvicorn that says where it listens, and lets streams end before it waits for them."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for bound in sockets or []:
+            host, port = bound.getsockname()[:2]
+            print(f"popserve is at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        services: Services | None = getattr(self.config.app.state, "services", None)  # type: ignore[union-attr]
+        if services is not None:
+            services.bus.close()
+            services.inferences.stop_all()
+        await super().shutdown(sockets)
+
+
+class PortTaken(Exception):
+    """Another program listens there."""
+
+
+def bind(app_settings: AppSettings) -> socket.socket:
+    """A listening socket. Raises PortTaken with what to do."""
+    family = socket.AF_INET6 if ":" in app_settings.host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((app_settings.host, app_settings.port))
+    except OSError as error:
+        bound.close()
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
+        raise PortTaken(f"Port {app_settings.port} {why}: choose another one, for example PORT=8123.") from error
+    return bound
+
+
+def serve(app_settings: AppSettings) -> None:
+    """Serves until interrupted. Raises PortTaken, HomeInUse, NewerDatabase, DatabaseUnavailable before anything is
+    loaded."""
+    bound = bind(app_settings)
+    try:
+        with hold(app_settings.home):
+            Database(app_settings.database).close()
+        config = uvicorn.Config(
+            create_app(app_settings),
+            lifespan="on",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=10,
+            workers=1,
+        )
+        WebServer(config).run(sockets=[bound])
+    finally:
+        bound.close()
+
+
+def main() -> int:
+    """The exit status; faults of the settings and the surroundings are sentences, not tracebacks."""
+    try:
+        serve(settings.load())
+    except (settings.SettingsError, PortTaken, HomeInUse, NewerDatabase, DatabaseUnavailable) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

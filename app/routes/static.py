@@ -1,0 +1,5 @@
+"""Pages."""
+
+from fastapi import APIRouter
+
+router = APIRouter()
