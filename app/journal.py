@@ -85,7 +85,14 @@ def _begin(session: Session, generation: Generation) -> None:
 
 
 def _row(record: MergeRecord, state: str = "prepared") -> Merge:
-    rest = {"entry": record.entry, "z": record.z, "next": record.next.to_json()}
+    rest = {
+        "entry": record.entry,
+        "z": record.z,
+        "next": record.next.to_json(),
+        "population": record.population.to_json() if record.population else None,
+        "alpha": record.alpha,
+        "running_share": record.running_share,
+    }
     return Merge(state=state, record=rest, **{name: getattr(record, name) for name in COLUMNS})
 
 
@@ -96,7 +103,7 @@ def _load(session: Session) -> Saved | None:
     generation = Generation.from_json(present.data)
     staleness = generation.settings.max_staleness
     entries = [row.entry for row in session.exec(select(LedgerEntry).order_by(col(LedgerEntry.id)))]
-    newest = select(Merge).where(Merge.state == "committed").order_by(col(Merge.generation).desc()).limit(staleness)
+    newest = select(Merge).where(Merge.state == "committed").order_by(col(Merge.generation).desc()).limit(max(1, staleness))
     merges = [_record(session, row) for row in reversed(session.exec(newest).all())]
     return Saved(generation, entries, merges, _rewards(session, present, staleness))
 
@@ -120,10 +127,14 @@ def _rewards(session: Session, present: GenerationRow, staleness: int) -> list[R
 
 def _record(session: Session, row: Merge) -> MergeRecord:
     used = session.exec(select(MergeUse).where(MergeUse.merge_id == row.id))
+    ended = row.record["population"]
     return MergeRecord(
         **{name: getattr(row, name) for name in COLUMNS},
         entry=row.record["entry"],
         z=row.record["z"],
         next=Generation.from_json(row.record["next"]),
+        population=Generation.from_json(ended) if ended else None,
+        alpha=row.record["alpha"],
+        running_share=row.record["running_share"],
         used=[RatedReply(u.inference_id, u.generation, u.member, u.reward) for u in used],
     )

@@ -139,7 +139,7 @@ class MergeUse(SQLModel, table=True):
     inference_id: str = Field(primary_key=True)
     generation: int
     member: int
-    reward: float
+    reward: float | None = None
 
 
 class LedgerEntry(SQLModel, table=True):

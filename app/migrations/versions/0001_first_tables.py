@@ -79,7 +79,7 @@ def upgrade() -> None:
         sa.Column("inference_id", sa.String(), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("member", sa.Integer(), nullable=False),
-        sa.Column("reward", sa.Float(), nullable=False),
+        sa.Column("reward", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(
             ["merge_id"],
             ["merge.id"],

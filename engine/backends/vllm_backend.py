@@ -1,0 +1,275 @@
+"""vLLM as a population: one continuous batch in which every request is its own vector of coefficients.
+
+A merge writes numbers that later requests carry; running requests keep theirs. Weights change only in a fold.
+Gaussian members, which have no low-rank form, take turns (:mod:`engine.backends.turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from engine.backends.base import BackendConfig, Weights
+from engine.backends.rows import Rows
+from engine.backends.turns import Turns
+from engine.checkpoint import Checkpoint
+from engine.interface import BadRequest, Delta, EngineError, NotReady, Sampling
+from engine.master import Master
+from engine.noise import Direction
+
+
+class VllmBackend:
+    """AsyncLLM with the population linear method; see :class:`engine.backends.base.Backend`."""
+
+    def __init__(self, config: BackendConfig):
+        self.config = config
+        self.checkpoint = Checkpoint(config.folder)
+        self.name = "vllm"
+        self.max_model_len = 0
+        self.rows = Rows(config.rows)
+        self.basis = 0
+        self.master = Master(self.checkpoint)
+        self.turns = Turns(self._load_whole)
+        self._llm: Any = None
+        self._dtype = torch.float32
+        self._drawing = asyncio.Lock()
+
+    async def start(self, say: Callable[[str], None]) -> None:
+        prepare_environment()
+        say("loading vLLM")
+        from vllm import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        cpu = current_platform.is_cpu()
+        eager = self.config.enforce_eager or (cpu and not shutil.which("g++") and not shutil.which("clang++"))
+        args: dict[str, Any] = {
+            "model": str(self.config.folder),
+            "dtype": self.config.dtype,
+            "quantization": "population",
+            "hf_overrides": {
+                "quantization_config": {
+                    "quant_method": "population",
+                    "columns": self.config.rows,
+                    "max_tokens": self.config.max_num_batched_tokens,
+                }
+            },
+            "worker_extension_cls": "engine.vllm_plugin.worker.PopulationWorker",
+            "max_model_len": self.config.max_model_len or default_length(self.checkpoint.config),
+            "max_num_seqs": self.config.max_num_seqs,
+            "max_num_batched_tokens": self.config.max_num_batched_tokens,
+            "enforce_eager": eager,
+            "enable_prefix_caching": True,
+            "scheduling_policy": "priority",
+            "disable_log_stats": True,
+            "seed": 0,
+        }
+        if cpu:
+            args["kv_cache_memory_bytes"] = int(self.config.kv_cache_gib * 2**30)
+        args.update(self.config.extra or {})
+        say("loading the model into vLLM" if eager else "loading and compiling the model (the first time takes longer)")
+        try:
+            self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**args))
+            (found,) = await self._llm.collective_rpc("population_install")
+        except Exception as error:
+            await self.close()
+            raise EngineError(f"vLLM did not start: {error}") from error
+        resident = {name: tuple(shape) for name, shape in found["weights"].items()}
+        wanted = {name: self.checkpoint.shape(name) for name in self.checkpoint.perturbed("lowrank")}
+        if resident != wanted:
+            odd = sorted(set(resident.items()) ^ set(wanted.items()))[:4]
+            await self.close()
+            raise EngineError(f"this model's layers do not match its checkpoint by name and shape: {odd}")
+        self._dtype = getattr(torch, found["dtype"])
+        self.max_model_len = args["max_model_len"]
+        self.name = f"vllm ({'cpu' if cpu else 'cuda'}, {found['dtype']}{', eager' if eager else ''})"
+
+    async def close(self) -> None:
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            await asyncio.to_thread(llm.shutdown)
+
+    @property
+    def alive(self) -> bool:
+        return self._llm is not None and not self._llm.errored
+
+    @property
+    def running(self) -> int:
+        return self.rows.running
+
+    def encode(self, messages: list[dict[str, str]]) -> list[int]:
+        return encode(self._ready().get_tokenizer(), messages)
+
+    def _ready(self) -> Any:
+        if self._llm is None:
+            raise NotReady("the engine is not running")
+        return self._llm
+
+    async def draw(self, directions: list[Direction], keep: set[Direction]) -> None:
+        async with self._drawing:
+            wanted = [d for d in dict.fromkeys(directions) if d.kind == "lowrank"]
+            self.rows.keep_only(keep | set(wanted))
+            missing = self.rows.missing(wanted)
+            if not missing:
+                return
+            llm, ticket = self._ready(), uuid.uuid4().hex
+            placed = self.rows.allocate(missing)
+            await llm.collective_rpc("population_draw", args=(ticket, [d.to_json() for d in missing]))
+            while not all(await llm.collective_rpc("population_drawn", args=(ticket,))):
+                await asyncio.sleep(0.005)
+            columns = [placed[d] for d in missing]
+            # One column a rank, ordered as the noise was drawn: all ranks of a direction together.
+            await llm.collective_rpc("population_place", args=(ticket, [c for group in columns for c in group]))
+
+    def open(
+        self, tokens: list[int], sampling: Sampling, weights: Weights, *, request_id: str, priority: int = 0
+    ) -> VllmStream:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        if len(tokens) >= self.max_model_len:
+            raise BadRequest(
+                f"the conversation has {len(tokens)} tokens, the model takes {self.max_model_len - 1}: shorten it"
+            )
+        params = SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            repetition_penalty=sampling.repetition_penalty,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            max_tokens=min(sampling.max_tokens, self.max_model_len - len(tokens)),
+            stop=list(sampling.stop),
+            seed=sampling.seed,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        return VllmStream(self, tokens, params, weights, request_id, priority)
+
+    async def score(self, tokens: list[int], weights: Weights) -> list[float]:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            temperature=0.0, max_tokens=1, prompt_logprobs=0, output_kind=RequestOutputKind.FINAL_ONLY
+        )
+        stream = VllmStream(self, tokens, params, weights, f"score-{uuid.uuid4().hex}", 2)
+        try:
+            async for output in stream.outputs():
+                scored = output.prompt_logprobs
+        finally:
+            await stream.close()
+        return [entry[token].logprob for token, entry in zip(tokens[1:], scored[1:], strict=True)]
+
+    async def fold(self, master: Master, coefficients: Mapping[Direction, float], keep: set[Direction]) -> None:
+        self.master = master
+        vector = [0.0] * self.rows.columns
+        for direction, c in coefficients.items():
+            if direction.kind == "lowrank":
+                for column in self.rows.of(direction):
+                    vector[column] = c
+        async with self._drawing, self.turns.alone():
+            await self._load(master, {}, vector)
+            self.basis += 1
+            self.rows.keep_only(keep)
+
+    async def _load_whole(self, weights: Weights | None) -> None:
+        """Loads what gaussian coefficients say, or (None) the plain basis."""
+        await self._load(self.master, weights.coefficients if weights else {}, None)
+
+    async def _load(self, master: Master, coefficients: Mapping[Direction, float], vector: list[float] | None) -> None:
+        self.config.scratch.mkdir(parents=True, exist_ok=True)
+        file = self.config.scratch / f"weights-{uuid.uuid4().hex}.safetensors"
+        try:
+            await asyncio.to_thread(master.save, file, dict(coefficients), self._dtype)
+            await self._ready().collective_rpc("population_load", args=(str(file), vector))
+        finally:
+            file.unlink(missing_ok=True)
+
+
+class VllmStream:
+    """A request in vLLM: holds its rows until it ends."""
+
+    def __init__(
+        self, backend: VllmBackend, tokens: list[int], params: Any, weights: Weights, request_id: str, priority: int
+    ):
+        from engine.vllm_plugin.mixer import KEY
+
+        self._backend, self._tokens, self._params = backend, tokens, params
+        self._id, self._priority = request_id, priority
+        self._weights = weights
+        self._whole = weights if any(d.kind == "gaussian" and c for d, c in weights.coefficients.items()) else None
+        columns, coefficients = [], []
+        if self._whole is None:
+            for direction, c in weights.coefficients.items():
+                for column in backend.rows.of(direction) if c else ():
+                    columns.append(column)
+                    coefficients.append(c)
+        params.extra_args = {KEY: [weights.basis, columns, coefficients]}
+        self._epoch: int | None = backend.rows.enter()
+        self._generator: Any = None
+
+    async def outputs(self) -> AsyncIterator[Any]:
+        backend = self._backend
+        prompt = {"prompt_token_ids": self._tokens, "cache_salt": self._weights.key}
+        async with backend.turns.turn(self._whole):
+            self._generator = backend._ready().generate(prompt, self._params, self._id, priority=self._priority)
+            try:
+                async for output in self._generator:
+                    yield output
+            finally:
+                await self._generator.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        produced = 0
+        async for output in self.outputs():
+            (choice,) = output.outputs
+            produced += len(choice.token_ids)
+            yield Delta(choice.text, produced, choice.finish_reason)
+
+    async def close(self) -> None:
+        if self._epoch is not None:
+            self._backend.rows.leave(self._epoch)
+            self._epoch = None
+        if self._generator is not None:
+            with suppress(RuntimeError):
+                await self._generator.aclose()
+
+
+def encode(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
+    """Token ids of a conversation, ready for the assistant's turn. Raises BadRequest when the template refuses."""
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # templates raise whatever they like
+        raise BadRequest(f"the model's chat template refuses this conversation: {error}") from error
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+def default_length(config: dict[str, Any]) -> int:
+    """The model's own limit, at most 4,096 tokens (the key-value cache is shared by all)."""
+    return min(4096, int(config.get("max_position_embeddings", 4096)))
+
+
+def prepare_environment() -> None:
+    """What vLLM reads from the environment, set before it is imported; a value that is already set wins."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    defaults = {
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)) or "auto",
+        # The coefficient hook sits in the V1 runner; V2 prepares a step elsewhere.
+        "VLLM_USE_V2_MODEL_RUNNER": "0",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "TOKENIZERS_PARALLELISM": "false",
+        "VLLM_PLUGINS": "popserve",
+        "POPSERVE_LIFELINE": "1",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
