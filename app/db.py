@@ -65,6 +65,8 @@ def connect(path: Path, *, writer: bool, busy_ms: int = 5000) -> Engine:
 
 def unavailable(error: DBAPIError, path: Path) -> DatabaseUnavailable:
     """The sentence for a locked, full, damaged or unwritable database."""
+    while isinstance(error.__context__, DBAPIError):  # a failed rollback hides what made it necessary
+        error = error.__context__
     reason = str(error.orig).lower()
     if "locked" in reason or "busy" in reason:
         advice = "another program holds it locked: close that program and try again"
@@ -185,15 +187,21 @@ class Database:
         outcomes: list[tuple[Any, Exception | None]] = []
         with Session(self._writer, expire_on_commit=False) as session:
             for job in jobs:
+                fault: Exception | None = None
                 try:
                     with session.begin_nested():
-                        result = job(session)
-                    session.expunge_all()
+                        try:
+                            result = job(session)
+                            session.flush()
+                        except Exception as error:
+                            fault = error
+                            raise
                     outcomes.append((result, None))
                 except Exception as error:
-                    if outage(error) or isinstance(error, InvalidRequestError | ResourceClosedError):
-                        raise  # SQLite may have rolled back everything
-                    session.expunge_all()
-                    outcomes.append((None, error))
+                    fault = fault or error
+                    if outage(fault) or isinstance(fault, InvalidRequestError | ResourceClosedError):
+                        raise fault from None  # SQLite may have rolled back everything
+                    outcomes.append((None, fault))
+                session.expunge_all()
             session.commit()
         return outcomes

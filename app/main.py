@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import errors, settings
 from app.backend import real_server
@@ -56,10 +57,10 @@ def create_app(app_settings: AppSettings, server: ServerFactory | None = None) -
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name if isinstance(route, APIRoute) else "",
-        max_body_size=MAX_BODY,
     )
     errors.install(app)
-    app.add_middleware(Guard, hosts=HOSTS | {app_settings.host})
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
+    app.add_middleware(Guard, hosts=HOSTS | {app_settings.host}, max_body=MAX_BODY)
     for module in (api, openai, feedback, events, docs, chat, dashboard, static):
         app.include_router(module.router)
     return app

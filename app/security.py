@@ -64,11 +64,12 @@ def _foreign(origin: str | None, host: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware: refuses foreign requests and adds the security headers to every answer."""
+    """ASGI middleware: refuses foreign and oversized requests and adds the security headers to every answer."""
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], max_body: int) -> None:
         self.app = app
         self.hosts = hosts
+        self.max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,8 +83,14 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        reason = refusal(scope["method"], Headers(scope=scope), self.hosts)
-        if reason is None:
-            await self.app(scope, receive, with_headers)
+        headers = Headers(scope=scope)
+        reason = refusal(scope["method"], headers, self.hosts)
+        if reason is not None:
+            answer = JSONResponse(body(403, reason, "forbidden"), 403)
+        elif int(headers.get("content-length") or 0) > self.max_body:
+            reason = f"A request holds at most {self.max_body // 2**20} MiB."
+            answer = JSONResponse(body(413, reason, "too_large"), 413, {"Connection": "close"})
         else:
-            await JSONResponse(body(403, reason, "forbidden"), 403)(scope, receive, with_headers)
+            await self.app(scope, receive, with_headers)
+            return
+        await answer(scope, receive, with_headers)

@@ -7,6 +7,7 @@ for other behaviour. A prompt whose last message is ``fail``, ``slow``, ``refuse
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -229,10 +230,8 @@ class FakeServer:
         return Credit(kind, generation, member, now, self.settings.merge_after)
 
     async def _due(self) -> None:
-        try:
+        with contextlib.suppress(CannotMerge):
             await self.merge("ratings")
-        except CannotMerge:
-            pass
 
     async def merge(self, reason: str = "button") -> MergeRecord:
         self.require()
