@@ -8,7 +8,7 @@ ifndef LOCK
 LOCK := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda || echo cpu)
 endif
 PY := .venv/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --no-input -q install --no-deps
+PIP := $(PY) -m pip --disable-pip-version-check --no-input -qq install --no-deps
 # The first that works and has the version. 3.11 leads: it is the one that the tests run on.
 PYTHONS := $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3
 INSTALLED := .venv/.installed-$(LOCK)

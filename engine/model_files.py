@@ -49,6 +49,11 @@ def prepare_model(model: str, home: Path) -> Path | str:
     return model
 
 
+def is_prepared(home: Path) -> bool:
+    """Whether the embedded model lies under ``home`` already."""
+    return _complete(home / "models" / FOLDER)
+
+
 def _checked(path: Path) -> Path:
     """The folder, if it looks like a model. Raises ModelError with what is missing."""
     try:

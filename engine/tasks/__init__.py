@@ -1,7 +1,7 @@
 """What simulated users ask and what they like: a task samples requests and judges replies.
 
-    from engine.tasks import get
-    task = get("persona:brevity")
+from engine.tasks import get
+task = get("persona:brevity")
 """
 
 from engine.tasks.base import Reply, Task
