@@ -143,7 +143,7 @@ def test_a_hub_id_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("model", ["/no/such/folder", "./missing", "~/missing", "embeded", "a/b/c", ""])
 def test_what_is_neither_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match="no model at|no config.json"):
+    with pytest.raises(ModelError, match=r"no model at|no config\.json"):
         prepare_model(model, tmp_path)
 
 
