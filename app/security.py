@@ -87,9 +87,9 @@ class Guard:
         reason = refusal(scope["method"], headers, self.hosts)
         if reason is not None:
             answer = JSONResponse(body(403, reason, "forbidden"), 403)
-        elif int(headers.get("content-length") or 0) > self.max_body:
+        elif (length := headers.get("content-length", "")).isdecimal() and int(length[:18]) > self.max_body:
             reason = f"A request holds at most {self.max_body // 2**20} MiB."
-            answer = JSONResponse(body(413, reason, "too_large"), 413, {"Connection": "close"})
+            answer = JSONResponse(body(413, reason, "too_large"), 413)
         else:
             await self.app(scope, receive, with_headers)
             return

@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 import uvicorn
+from fastapi import FastAPI
 
 from app.deps import Services
 from app.main import WebServer, bind, create_app
@@ -23,6 +25,7 @@ from tests.fake_server import FakeServer
 class Live:
     """A running application."""
 
+    app: FastAPI
     client: httpx.AsyncClient
     services: Services
     server: FakeServer
@@ -65,7 +68,7 @@ async def serving(home: Path, ready: bool = True, **options: Any) -> AsyncIterat
     try:
         await until(lambda: web.started or task.done())
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-            live = Live(client, app.state.services, made[0], port)
+            live = Live(app, client, app.state.services, made[0], port)
             if ready:
                 await until(lambda: live.server.state == "serving")
             yield live
@@ -78,11 +81,22 @@ async def serving(home: Path, ready: bool = True, **options: Any) -> AsyncIterat
 async def until(condition: Callable[[], Any], seconds: float = 5) -> None:
     """Waits for a condition; fails when it does not come."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[Live]:
     async with serving(tmp_path) as running:
+        yield running
+
+
+shared_loop = pytest.mark.asyncio(loop_scope="session")
+"""Marks a test that uses ``shared``."""
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
+    """One application for the many tests that are refused and leave nothing behind."""
+    async with serving(tmp_path_factory.mktemp("shared")) as running:
         yield running

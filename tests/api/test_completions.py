@@ -12,7 +12,7 @@ import pytest
 
 from app.db import DatabaseUnavailable
 from app.tables import Message
-from tests.api.conftest import Live, serving, until
+from tests.api.conftest import Live, serving, shared_loop, until
 from tests.fake_server import CANNED
 
 ASK = {"messages": [{"role": "user", "content": "hi"}]}
@@ -110,6 +110,7 @@ async def test_text_parts_and_developer(live: Live) -> None:
     assert stored.prompt == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "ab"}]
 
 
+@shared_loop
 @pytest.mark.parametrize(
     ("change", "status", "word"),
     [
@@ -142,8 +143,8 @@ async def test_text_parts_and_developer(live: Live) -> None:
         ({"messages": [{"role": "user", "content": "refuse"}]}, 400, "longer than the model"),
     ],
 )
-async def test_what_is_refused(live: Live, change: dict[str, Any], status: int, word: str) -> None:
-    answer = await live.client.post("/v1/chat/completions", json=ASK | change)
+async def test_what_is_refused(shared: Live, change: dict[str, Any], status: int, word: str) -> None:
+    answer = await shared.client.post("/v1/chat/completions", json=ASK | change)
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert word in error["message"]
@@ -151,6 +152,7 @@ async def test_what_is_refused(live: Live, change: dict[str, Any], status: int, 
     assert error["code"]
 
 
+@shared_loop
 @pytest.mark.parametrize(
     "raw",
     [
@@ -164,8 +166,8 @@ async def test_what_is_refused(live: Live, change: dict[str, Any], status: int, 
         b"\xff\xfe",
     ],
 )
-async def test_bodies_that_are_no_request(live: Live, raw: bytes) -> None:
-    answer = await live.client.post("/v1/chat/completions", content=raw, headers={"Content-Type": "application/json"})
+async def test_bodies_that_are_no_request(shared: Live, raw: bytes) -> None:
+    answer = await shared.client.post("/v1/chat/completions", content=raw, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["message"]
 
@@ -330,6 +332,7 @@ async def test_many_streams_at_once(tmp_path: Path) -> None:
         assert texts == {CANNED}
 
 
-async def test_models(live: Live) -> None:
-    assert [m["id"] for m in (await live.client.get("/v1/models")).json()["data"]] == ["fake-model"]
-    assert (await live.chat(model="fake-model"))["model"] == "fake-model"
+@shared_loop
+async def test_models(shared: Live) -> None:
+    assert [m["id"] for m in (await shared.client.get("/v1/models")).json()["data"]] == ["fake-model"]
+    assert (await shared.chat(model="fake-model"))["model"] == "fake-model"
