@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from pydantic import AfterValidator
@@ -34,19 +34,28 @@ class Services:
     inferences: Inferences
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     return request.app.state.services
 
 
 ServicesDep = Annotated[Services, Depends(services)]
-SettingsDep = Annotated[AppSettings, Depends(lambda s=Depends(services): s.settings)]
-StoreDep = Annotated[Store, Depends(lambda s=Depends(services): s.store)]
-HistoryDep = Annotated[History, Depends(lambda s=Depends(services): s.history)]
-PreferencesDep = Annotated[Preferences, Depends(lambda s=Depends(services): s.preferences)]
-ServerDep = Annotated[PopulationServer, Depends(lambda s=Depends(services): s.server)]
-BusDep = Annotated[Bus, Depends(lambda s=Depends(services): s.bus)]
-RatingsDep = Annotated[Ratings, Depends(lambda s=Depends(services): s.ratings)]
-InferencesDep = Annotated[Inferences, Depends(lambda s=Depends(services): s.inferences)]
+
+
+def _part(name: str) -> Any:
+    async def part(held: ServicesDep) -> Any:  # async: a plain function would cost a thread
+        return getattr(held, name)
+
+    return Depends(part)
+
+
+SettingsDep = Annotated[AppSettings, _part("settings")]
+StoreDep = Annotated[Store, _part("store")]
+HistoryDep = Annotated[History, _part("history")]
+PreferencesDep = Annotated[Preferences, _part("preferences")]
+ServerDep = Annotated[PopulationServer, _part("server")]
+BusDep = Annotated[Bus, _part("bus")]
+RatingsDep = Annotated[Ratings, _part("ratings")]
+InferencesDep = Annotated[Inferences, _part("inferences")]
 
 
 def _unicode(value: str) -> str:

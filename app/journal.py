@@ -103,7 +103,9 @@ def _load(session: Session) -> Saved | None:
     generation = Generation.from_json(present.data)
     staleness = generation.settings.max_staleness
     entries = [row.entry for row in session.exec(select(LedgerEntry).order_by(col(LedgerEntry.id)))]
-    newest = select(Merge).where(Merge.state == "committed").order_by(col(Merge.generation).desc()).limit(max(1, staleness))
+    newest = (
+        select(Merge).where(Merge.state == "committed").order_by(col(Merge.generation).desc()).limit(max(1, staleness))
+    )
     merges = [_record(session, row) for row in reversed(session.exec(newest).all())]
     return Saved(generation, entries, merges, _rewards(session, present, staleness))
 

@@ -88,14 +88,16 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
         def tell(kind: str, data: dict[str, Any]) -> None:
             if kind != "rating":  # app.ratings publishes these with their credit
                 bus.publish(kind, data)
+            if kind in ("status", "population"):  # it may have come up, or come back
+                ratings.tell_waiting()
 
         stack.callback(server.listen(tell))
-        starting = asyncio.create_task(start(server, ratings, bus), name="start the engine")
+        starting = asyncio.create_task(start(server, bus), name="start the engine")
         stack.push_async_callback(_cancelled, starting)
         yield Services(app_settings, db, store, History(db), preferences, server, bus, ratings, inferences)
 
 
-async def start(server: PopulationServer, ratings: Ratings, bus: Bus) -> None:
+async def start(server: PopulationServer, bus: Bus) -> None:
     """Starts the engine; why it failed is in its status, for the page."""
     try:
         await server.start()
@@ -103,8 +105,6 @@ async def start(server: PopulationServer, ratings: Ratings, bus: Bus) -> None:
         log.error("the engine did not start: %s", error)
     except Exception:
         log.exception("the engine did not start")
-    else:
-        ratings.tell_waiting()
     bus.publish("status", {})
 
 
@@ -137,7 +137,7 @@ class PortTaken(Exception):
 def bind(app_settings: AppSettings) -> socket.socket:
     """A listening socket. Raises PortTaken with what to do."""
     family = socket.AF_INET6 if ":" in app_settings.host else socket.AF_INET
-    bound = socket.socket(family)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio sets no TCP_NODELAY
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((app_settings.host, app_settings.port))
@@ -151,6 +151,9 @@ def bind(app_settings: AppSettings) -> socket.socket:
 def serve(app_settings: AppSettings) -> None:
     """Serves until interrupted. Raises PortTaken, HomeInUse, NewerDatabase, DatabaseUnavailable before anything is
     loaded."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
+    for name in ("app", "engine"):
+        logging.getLogger(name).setLevel(logging.INFO)
     bound = bind(app_settings)
     try:
         with hold(app_settings.home):

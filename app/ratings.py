@@ -123,6 +123,7 @@ class Ratings:
         status = self.server.status()
         if status.state not in ("starting", "failed"):
             try:
+                self._untold.pop(inference_id, None)  # first: the engine may answer with an event that tells the rest
                 return asdict(self.server.rate(inference_id, generation, member, reward))
             except EngineError as error:
                 log.warning("the rating of %s is stored and waits for the engine: %s", inference_id, error)
@@ -136,7 +137,9 @@ class Ratings:
         }
 
     def tell_waiting(self) -> None:
-        """Once the engine serves: credits what was rated while it did not."""
+        """Credits what was rated while the engine did not serve, if it does now."""
+        if not self._untold or self.server.status().state in ("starting", "failed"):
+            return
         waiting, self._untold = self._untold, {}
         for inference_id, (generation, member, reward) in waiting.items():
             self._tell(inference_id, generation, member, reward)

@@ -36,7 +36,7 @@ def present(services: Services) -> AppStatus:
     return AppStatus(**fields, ratings_total=services.ratings.total, ratings_needed=needed)
 
 
-@router.get("/healthz", tags=["health"])
+@router.get("/healthz")
 async def healthz(server: ServerDep) -> dict[str, str]:
     """Answers as soon as the process serves; `state` says whether the engine does."""
     return {"status": "ok", "state": server.status().state}

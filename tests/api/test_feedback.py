@@ -268,6 +268,17 @@ async def test_ratings_while_the_engine_starts_are_credited_when_it_serves(tmp_p
         await until(lambda: live.server.rewards[0].get(name))
 
 
+async def test_ratings_while_the_engine_comes_back_are_credited(live: Live) -> None:
+    first, second = await live.chat(), await live.chat()
+    live.server.state = "starting"
+    assert (await live.rate(first["id"], False)).json()["credit"]["kind"] == "waiting"
+    assert (await live.rate(second["id"])).json()["credit"]["kind"] == "waiting"
+    live.server.state = "serving"
+    assert (await live.rate(first["id"], True)).json()["credit"]["kind"] == "counted"
+    rewards = {name: rated.reward for name, rated in live.server.rewards[0].items()}
+    assert rewards == {first["id"]: 1.0, second["id"]: 1.0}
+
+
 async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path) -> None:
     code = (
         "import functools, sys; from pathlib import Path; import uvicorn\n"

@@ -16,6 +16,7 @@ from app.history import History
 from app.journal import SqliteJournal
 from app.tables import MergeUse, Message
 from engine.interface import MergeRecord, RatedReply
+from engine.learner import Learner
 from engine.population import Generation, draw, profile
 
 SETTINGS = profile("room", members=4, max_staleness=2)
@@ -135,3 +136,30 @@ async def test_the_newest_generations_oldest_first(db: Database) -> None:
         await journal.commit(merge(n))
     assert [g.generation for g in await History(db).generations(limit=2)] == [3, 4]
     assert [g.generation for g in await History(db).generations(after=2)] == [3, 4]
+
+
+async def test_the_real_learner_goes_on_where_it_was(db: Database) -> None:
+    journal = SqliteJournal(db)
+    learner = Learner(draw(0, SETTINGS, 7))
+    await journal.begin(learner.generation)
+    for number in range(4):
+        for i in range(6):
+            name, reward = f"g{number}r{i}", float((i + number) % 3 == 0)
+            await reply(db, name, number, reward, member=i % 4)
+            learner.record(name, number, i % 4, reward)
+        if number == 2:  # changed after it was merged: late credit
+            learner.record("g1r0", 1, 0, 0.25)
+            await db.write(lambda s: setattr(s.get(Message, "g1r0"), "reward", 0.25))
+        if number == 3:
+            break
+        record = learner.plan("ratings", 7)
+        await journal.prepare(record)
+        await journal.commit(record)
+        learner.commit(record)
+    saved = await journal.load()
+    assert saved is not None
+    again = Learner.resume(saved)
+    assert (again.ledger.head, again.generation) == (learner.ledger.head, learner.generation)
+    assert (again.rewards, again.running_share) == (learner.rewards, learner.running_share)
+    assert {n: p.used for n, p in again.past.items()} == {n: p.used for n, p in learner.past.items()}
+    assert again.plan("ratings", 7).entry == learner.plan("ratings", 7).entry
