@@ -52,9 +52,7 @@ class Checkpoint:
         return [
             name
             for name in self.names
-            if name.endswith(".weight")
-            and len(self.shape(name)) == 2
-            and not any(part in name for part in NOT_LINEAR)
+            if name.endswith(".weight") and len(self.shape(name)) == 2 and not any(part in name for part in NOT_LINEAR)
         ]
 
     def size(self, kind: Kind) -> int:
@@ -64,7 +62,8 @@ class Checkpoint:
     @cached_property
     def norm(self) -> float:
         """‖θ_0‖ over all parameters."""
-        return math.sqrt(sum(float(self.tensor(n).to(torch.float32).square().sum(dtype=torch.float64)) for n in self.names))
+        squares = (self.tensor(n).to(torch.float32).square().sum(dtype=torch.float64) for n in self.names)
+        return math.sqrt(sum(map(float, squares)))
 
     @cached_property
     def config(self) -> dict:

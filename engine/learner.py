@@ -14,7 +14,6 @@ from engine.merge import creditable, enough, fitness, spread, step, zscore
 from engine.noise import Direction
 from engine.population import Generation, Settings, draw
 
-
 Rewards = dict[str, tuple[int, float]]
 """{inference id: (member, reward)}"""
 

@@ -129,16 +129,20 @@ def replay(checkpoint: Checkpoint, ledger: Ledger, snapshots: Path | None = None
     return master
 
 
-def save_snapshot(master: Master, folder: Path, ledger: Ledger, keep: int = 2) -> Path:
-    """Writes F right after a fold; only the newest ``keep`` stay. The file names its place in the ledger."""
+def save_snapshot(master: Master, folder: Path, position: int, head: str, keep: int = 2) -> Path:
+    """Writes F as it is after the first ``position`` ledger entries, whose chain hash is ``head``; only the newest
+    ``keep`` snapshots stay. Raises OSError; a half-written one is never taken for whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{len(ledger.entries):08d}.safetensors"
+    file = folder / f"{position:08d}.safetensors"
     partial = file.with_suffix(".partial")
-    meta = {"entries": str(len(ledger.entries)), "head": ledger.head, "sha256": _sum(master.folded)}
-    save_file(master.folded, partial, metadata=meta)
-    with open(partial, "rb") as f:
-        os.fsync(f.fileno())
-    os.replace(partial, file)
+    meta = {"entries": str(position), "head": head, "sha256": _sum(master.folded)}
+    try:
+        save_file(master.folded, partial, metadata=meta)
+        with open(partial, "rb") as f:
+            os.fsync(f.fileno())
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
     for old in sorted(folder.glob("*.safetensors"))[:-keep]:
         old.unlink()
     return file

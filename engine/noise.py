@@ -84,7 +84,8 @@ def normals(key: bytes, count: int) -> np.ndarray:
 def _key(direction: Direction, name: str, shape: tuple[int, ...], part: str) -> bytes:
     if direction.version != NOISE_VERSION:
         raise ValueError(f"noise version {direction.version} is not known here (this is version {NOISE_VERSION})")
-    text = f"popserve-noise/{direction.version}/{direction.kind}/{direction.rank}/{direction.seed}/{name}/{shape}/{part}"
+    d = direction
+    text = f"popserve-noise/{d.version}/{d.kind}/{d.rank}/{d.seed}/{name}/{shape}/{part}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 

@@ -19,11 +19,18 @@ class Router:
         self._sessions: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self.turn(generation)
 
-    def turn(self, generation: Generation) -> None:
-        """A new generation is served."""
+    def turn(self, generation: Generation, fresh: bool = True) -> None:
+        """A new generation is served. ``fresh``: certainly nobody has been served by it yet (after a restart one
+        cannot know)."""
         self.generation = generation
+        self._fresh = fresh
         self.served = [0] * generation.settings.members
         self.running = [0] * generation.settings.members
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody has been served by the present generation."""
+        return self._fresh and not any(self.served)
 
     def choose(self, counts: np.ndarray, session: str | None = None) -> int:
         """The member for a request. ``counts`` (N,): rated replies by member.
@@ -37,9 +44,7 @@ class Router:
             generation, known = self._sessions.get(session, (-1, -1))
             member = known if generation == number else None
         if member is None:
-            member = min(
-                range(len(self.served)), key=lambda i: (int(counts[i]) + self.running[i], self.served[i], i)
-            )
+            member = min(range(len(self.served)), key=lambda i: (int(counts[i]) + self.running[i], self.served[i], i))
         if session is not None:
             self._sessions[session] = (number, member)
             self._sessions.move_to_end(session)

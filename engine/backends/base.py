@@ -91,9 +91,9 @@ class Backend(Protocol):
     async def score(self, tokens: list[int], weights: Weights) -> list[float]:
         """Teacher-forced log-probabilities (natural) of tokens[1:]."""
 
-    async def fold(self, master: Master, coefficients: Mapping[Direction, float], keep: set[Direction]) -> None:
-        """``master`` has folded ``coefficients``: serve from it; the basis is one more. Directions outside ``keep``
-        are no longer needed."""
+    async def fold(self, master: Master, coefficients: Mapping[Direction, float]) -> None:
+        """``master`` has folded ``coefficients``: serve from it; the basis is one more. Running requests go on with
+        the output they would have had."""
 
     @property
     def running(self) -> int: ...

@@ -13,12 +13,7 @@ from engine.noise import Direction
 
 
 class NoRoom(Exception):
-    """The columns do not suffice for the directions asked for."""
-
-    def __init__(self, message: str, ever: bool):
-        super().__init__(message)
-        self.ever = ever
-        """Whether waiting for running requests (and folding) can make room."""
+    """The columns do not suffice for the directions asked for, for now."""
 
 
 class Rows:
@@ -50,6 +45,9 @@ class Rows:
         """The columns of a resident direction. Raises KeyError for another one."""
         return self._resident[direction]
 
+    def __contains__(self, direction: Direction) -> bool:
+        return direction in self._resident
+
     def missing(self, directions: Iterable[Direction]) -> list[Direction]:
         return [d for d in directions if d not in self._resident]
 
@@ -63,22 +61,22 @@ class Rows:
                 self._retired.setdefault(direction, self.epoch)
         self.epoch += 1
 
-    def room(self) -> int:
-        """Columns that are free now."""
-        self._reclaim()
-        return len(self._free)
-
     def allocate(self, directions: list[Direction]) -> dict[Direction, list[int]]:
         """Columns for directions that are not resident. Raises NoRoom and changes nothing when they do not fit."""
         self._reclaim()
         need = sum(d.rank for d in directions)
         if need > len(self._free):
-            held = sum(len(self._resident[d]) for d in self._retired)
-            raise NoRoom(f"{need} noise rows are needed, {len(self._free)} are free", need <= len(self._free) + held)
+            raise NoRoom(f"{need} noise rows are needed, {len(self._free)} of {self.columns} are free")
         placed = {}
         for direction in directions:
             placed[direction] = self._resident[direction] = [self._free.pop(0) for _ in range(direction.rank)]
         return placed
+
+    def forget(self, directions: list[Direction]) -> None:
+        """Their noise was never placed: the columns are free again."""
+        for direction in directions:
+            self._free += self._resident.pop(direction, [])
+            self._retired.pop(direction, None)
 
     def _reclaim(self) -> None:
         oldest = min(self._running, default=self.epoch)

@@ -76,10 +76,11 @@ class Turns:
         """For a fold. Waits for whole-weight requests to end (their weights would be lost), not for low-rank ones,
         which only change their basis; afterwards the plain basis is loaded."""
         async with self._changed:
-            if self._loaded is not None:
-                await self._changed.wait_for(lambda: not self._running)
+            await self._changed.wait_for(lambda: not self._closed)
             self._closed = True
             try:
+                if self._loaded is not None:
+                    await self._changed.wait_for(lambda: not self._running)
                 yield
                 self._loaded = None
             finally:

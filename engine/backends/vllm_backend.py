@@ -7,6 +7,7 @@ Gaussian members, which have no low-rank form, take turns (:mod:`engine.backends
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import shutil
 import uuid
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from engine.backends.base import BackendConfig, Weights
+from engine.backends.prompts import default_length, encode
 from engine.backends.rows import Rows
 from engine.backends.turns import Turns
 from engine.checkpoint import Checkpoint
@@ -34,9 +36,9 @@ class VllmBackend:
         self.name = "vllm"
         self.max_model_len = 0
         self.rows = Rows(config.rows)
-        self.basis = 0
         self.master = Master(self.checkpoint)
         self.turns = Turns(self._load_whole)
+        self._folds: list[dict[Direction, float]] = []
         self._llm: Any = None
         self._dtype = torch.float32
         self._drawing = asyncio.Lock()
@@ -44,6 +46,8 @@ class VllmBackend:
     async def start(self, say: Callable[[str], None]) -> None:
         prepare_environment()
         say("loading vLLM")
+        # Importing and starting vLLM takes a minute and must not stop the event loop.
+        await asyncio.to_thread(importlib.import_module, "vllm.v1.engine.async_llm")
         from vllm import AsyncEngineArgs
         from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -76,7 +80,7 @@ class VllmBackend:
         args.update(self.config.extra or {})
         say("loading the model into vLLM" if eager else "loading and compiling the model (the first time takes longer)")
         try:
-            self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**args))
+            self._llm = await asyncio.to_thread(lambda: AsyncLLM.from_engine_args(AsyncEngineArgs(**args)))
             (found,) = await self._llm.collective_rpc("population_install")
         except Exception as error:
             await self.close()
@@ -121,12 +125,16 @@ class VllmBackend:
                 return
             llm, ticket = self._ready(), uuid.uuid4().hex
             placed = self.rows.allocate(missing)
-            await llm.collective_rpc("population_draw", args=(ticket, [d.to_json() for d in missing]))
-            while not all(await llm.collective_rpc("population_drawn", args=(ticket,))):
-                await asyncio.sleep(0.005)
-            columns = [placed[d] for d in missing]
-            # One column a rank, ordered as the noise was drawn: all ranks of a direction together.
-            await llm.collective_rpc("population_place", args=(ticket, [c for group in columns for c in group]))
+            # One column a rank, ordered as the noise is drawn: all ranks of a direction together.
+            columns = [column for d in missing for column in placed[d]]
+            try:
+                await llm.collective_rpc("population_draw", args=(ticket, [d.to_json() for d in missing]))
+                while not all(await llm.collective_rpc("population_drawn", args=(ticket,))):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)  # drawn on a thread of another process
+                await llm.collective_rpc("population_place", args=(ticket, columns))
+            except BaseException:
+                self.rows.forget(missing)
+                raise
 
     def open(
         self, tokens: list[int], sampling: Sampling, weights: Weights, *, request_id: str, priority: int = 0
@@ -168,21 +176,23 @@ class VllmBackend:
             await stream.close()
         return [entry[token].logprob for token, entry in zip(tokens[1:], scored[1:], strict=True)]
 
-    async def fold(self, master: Master, coefficients: Mapping[Direction, float], keep: set[Direction]) -> None:
+    async def fold(self, master: Master, coefficients: Mapping[Direction, float]) -> None:
         self.master = master
         vector = [0.0] * self.rows.columns
         for direction, c in coefficients.items():
-            if direction.kind == "lowrank":
-                for column in self.rows.of(direction):
-                    vector[column] = c
+            for column in self.rows.of(direction) if direction in self.rows else ():
+                vector[column] = c
         async with self._drawing, self.turns.alone():
             await self._load(master, {}, vector)
-            self.basis += 1
-            self.rows.keep_only(keep)
+            self._folds.append(dict(coefficients))
 
     async def _load_whole(self, weights: Weights | None) -> None:
         """Loads what gaussian coefficients say, or (None) the plain basis."""
-        await self._load(self.master, weights.coefficients if weights else {}, None)
+        coefficients = dict(weights.coefficients) if weights else {}
+        for folded in self._folds[weights.basis :] if weights else ():
+            for direction, c in folded.items():
+                coefficients[direction] = coefficients.get(direction, 0.0) - c
+        await self._load(self.master, coefficients, None)
 
     async def _load(self, master: Master, coefficients: Mapping[Direction, float], vector: list[float] | None) -> None:
         self.config.scratch.mkdir(parents=True, exist_ok=True)
@@ -214,47 +224,37 @@ class VllmStream:
                     coefficients.append(c)
         params.extra_args = {KEY: [weights.basis, columns, coefficients]}
         self._epoch: int | None = backend.rows.enter()
-        self._generator: Any = None
+        self._outputs = self.outputs()
+        self._produced = 0
 
     async def outputs(self) -> AsyncIterator[Any]:
+        """vLLM's own outputs; closing this generator aborts the request."""
         backend = self._backend
         prompt = {"prompt_token_ids": self._tokens, "cache_salt": self._weights.key}
         async with backend.turns.turn(self._whole):
-            self._generator = backend._ready().generate(prompt, self._params, self._id, priority=self._priority)
+            generator = backend._ready().generate(prompt, self._params, self._id, priority=self._priority)
             try:
-                async for output in self._generator:
+                async for output in generator:
                     yield output
             finally:
-                await self._generator.aclose()
+                await generator.aclose()
 
-    async def __aiter__(self) -> AsyncIterator[Delta]:
-        produced = 0
-        async for output in self.outputs():
-            (choice,) = output.outputs
-            produced += len(choice.token_ids)
-            yield Delta(choice.text, produced, choice.finish_reason)
+    def __aiter__(self) -> VllmStream:
+        return self
+
+    async def __anext__(self) -> Delta:
+        output = await anext(self._outputs)
+        (choice,) = output.outputs
+        self._produced += len(choice.token_ids)
+        return Delta(choice.text, self._produced, choice.finish_reason)
 
     async def close(self) -> None:
+        # A task that was cancelled while it read has closed the generator itself.
+        with suppress(RuntimeError):
+            await self._outputs.aclose()
         if self._epoch is not None:
             self._backend.rows.leave(self._epoch)
             self._epoch = None
-        if self._generator is not None:
-            with suppress(RuntimeError):
-                await self._generator.aclose()
-
-
-def encode(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
-    """Token ids of a conversation, ready for the assistant's turn. Raises BadRequest when the template refuses."""
-    try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # templates raise whatever they like
-        raise BadRequest(f"the model's chat template refuses this conversation: {error}") from error
-    return tokenizer.encode(text, add_special_tokens=False)
-
-
-def default_length(config: dict[str, Any]) -> int:
-    """The model's own limit, at most 4,096 tokens (the key-value cache is shared by all)."""
-    return min(4096, int(config.get("max_position_embeddings", 4096)))
 
 
 def prepare_environment() -> None:

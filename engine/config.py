@@ -1,0 +1,76 @@
+"""How the engine is set up, and which backend that makes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from engine.interface import EngineError
+
+if TYPE_CHECKING:
+    from engine.backends.base import Backend
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one engine; None leaves a limit to the backend."""
+
+    home: Path = Path("var")
+    """Where the model, the snapshots and weights on their way are kept."""
+    model: str = "embedded"
+    """``embedded``, a local Hugging Face folder, or a hub id."""
+    engine: Literal["auto", "vllm", "transformers"] = "auto"
+    profile: str = "room"
+    seed: int | None = None
+    """Entropy of the populations; None draws it anew at every start."""
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    rows: int | None = None
+    enforce_eager: bool = False
+    kv_cache_gib: float | None = None
+
+
+def choose(engine: str) -> str:
+    """``vllm`` or ``transformers``. Raises EngineError when what was asked for is not installed."""
+    found = importlib.util.find_spec("vllm") is not None
+    if engine == "vllm" and not found:
+        raise EngineError("vLLM is not installed here: install it, or set POPSERVE_ENGINE=transformers")
+    return "vllm" if found and engine != "transformers" else "transformers"
+
+
+def make_backend(config: Config, folder: Path) -> Backend:
+    """The backend for a checkpoint folder, not started yet. Slow: imports torch."""
+    from engine.backends.base import BackendConfig
+
+    # Weights on their way to the engine are hundreds of megabytes that live for a second.
+    where = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    scratch = Path(tempfile.mkdtemp(prefix="popserve-", dir=where))
+    limits = {
+        "max_num_seqs": config.max_num_seqs,
+        "max_num_batched_tokens": config.max_num_batched_tokens,
+        "rows": config.rows,
+        "kv_cache_gib": config.kv_cache_gib,
+    }
+    settings = BackendConfig(
+        folder=folder,
+        scratch=scratch,
+        dtype=config.dtype,
+        max_model_len=config.max_model_len,
+        enforce_eager=config.enforce_eager,
+        **{name: value for name, value in limits.items() if value is not None},
+    )
+    if choose(config.engine) == "vllm":
+        from engine.backends.vllm_backend import VllmBackend
+
+        return VllmBackend(settings)
+    from engine.backends.transformers_backend import TransformersBackend
+
+    return TransformersBackend(settings)

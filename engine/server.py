@@ -1,0 +1,356 @@
+"""The population server: one source model, served, rated, merged. Implements ``engine.interface.PopulationServer``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from engine import merge as mathematics
+from engine.config import Config, make_backend
+from engine.gate import Gate
+from engine.interface import (
+    BadRequest,
+    CannotMerge,
+    Credit,
+    EngineError,
+    Journal,
+    Listener,
+    MemberStatus,
+    MergeRecord,
+    NotReady,
+    Sampling,
+    State,
+    Status,
+    Target,
+)
+from engine.learner import Learner, message_of
+from engine.meter import Meter
+from engine.population import Generation, Settings, draw, profile
+from engine.reply import ServedReply
+from engine.router import Router
+from engine.turnover import Turnover
+
+if TYPE_CHECKING:
+    from engine.backends.base import Backend, Weights
+    from engine.master import Master
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """See :class:`engine.interface.PopulationServer`. All methods belong to one event loop."""
+
+    def __init__(self, config: Config, journal: Journal):
+        self.config, self.journal = config, journal
+        self.state: State = "starting"
+        self.waiting_for = "The engine is starting."
+        self.gate, self.meter = Gate(), Meter()
+        self.entropy = secrets.randbits(62) if config.seed is None else config.seed
+        self.learner = Learner(draw(0, profile(config.profile), self.entropy))
+        self.router = Router(self.learner.generation)
+        self.backend: Backend | None = None
+        self.master: Master | None = None
+        self.basis = 0
+        """Folds that the backend's weights hold beyond what it was started with."""
+        self.drift = 0.0
+        self.last_merge: MergeRecord | None = None
+        self.turnover = Turnover(self)
+        self._listeners: list[Listener] = []
+        self._merging = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._engine_name, self._model_name = "", config.model
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except Exception as error:
+            self.state = "failed"
+            self.waiting_for = str(error) or repr(error)
+            self.emit("status")
+            raise error if isinstance(error, EngineError) else EngineError(str(error)) from error
+
+    async def _start(self) -> None:
+        self._say("preparing the model")
+        folder = await asyncio.to_thread(_prepare, self.config)
+        self._model_name = folder.name
+        saved = await self.journal.load()
+        if saved is None:
+            await self.journal.begin(self.learner.generation)
+        else:
+            self.learner = Learner.resume(saved)
+            self.router.turn(self.learner.generation, fresh=False)
+            self.last_merge = saved.merges[-1] if saved.merges else None
+        await self._raise_backend(folder)
+        self.state, self.waiting_for = "serving", ""
+        self.emit("population")
+        self._spawn(self.turnover.tend(), "tend")
+        self._merge_if_due()
+
+    async def _raise_backend(self, folder: Any) -> None:
+        """Makes a backend that serves the present generation."""
+        self._say("loading libraries")
+        backend = await asyncio.to_thread(make_backend, self.config, folder)
+        try:
+            await backend.start(self._say)
+            self._say("rebuilding the weights from the ledger")
+            self.backend = backend
+            await self.turnover.rebuild(folder)
+            self._engine_name = backend.name
+        except BaseException:
+            self.backend = None
+            await backend.close()
+            raise
+
+    def _say(self, what: str) -> None:
+        self.waiting_for = f"The engine is {what}."
+        self.emit("status")
+
+    async def close(self) -> None:
+        self.state, self.waiting_for = "failed", "The engine is closed."
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        backend, self.backend = self.backend, None
+        if backend is not None:
+            await backend.close()
+
+    def backend_or_raise(self) -> Backend:
+        if self.backend is None or self.state in ("starting", "failed"):
+            raise NotReady(self.waiting_for or "The engine is not running.")
+        return self.backend
+
+    def backend_or_fresh(self) -> Backend:
+        """The backend, also while it is being brought up."""
+        if self.backend is None:
+            raise NotReady("The engine is not running.")
+        return self.backend
+
+    @contextlib.contextmanager
+    def watching_for_death(self) -> Iterator[None]:
+        """Turns a dead engine under a stream into an EngineError, and brings up another one."""
+        backend = self.backend
+        try:
+            yield
+        except Exception as error:
+            if backend is None or backend.alive or self.backend is not backend:
+                raise
+            log.error("the engine died: %s", error)
+            self.backend, self.state = None, "starting"
+            self._spawn(self._revive(backend), "revive")
+            raise EngineError("The engine has died while answering. It starts again by itself: try again.") from error
+
+    async def _revive(self, dead: Backend) -> None:
+        self._say("starting again after it died")
+        await dead.close()
+        folder = dead.checkpoint.folder
+        try:
+            await self._raise_backend(folder)
+        except Exception as error:
+            log.exception("the engine did not come back")
+            self.state, self.waiting_for = "failed", f"The engine died and did not come back: {error}"
+        else:
+            self.state, self.waiting_for = "serving", ""
+        self.emit("status")
+
+    # -- serving ------------------------------------------------------------------------------------------------------
+
+    def reply(
+        self,
+        messages: list[dict[str, str]],
+        sampling: Sampling,
+        *,
+        request_id: str,
+        target: Target = "population",
+        session: str | None = None,
+        priority: int = 0,
+    ) -> ServedReply:
+        return ServedReply(self, messages, sampling, request_id, target, session, priority)
+
+    def source(self) -> Weights:
+        """The present source model as the backend holds it."""
+        from engine.backends.base import Weights
+
+        return Weights(dict(self.learner.ledger.coefficients), self.basis, self.learner.ledger.head)
+
+    def assign(self, target: Target, session: str | None) -> tuple[int, int | None, Weights]:
+        """Who answers now: (generation, member, weights). Raises BadRequest for a base that is folded away."""
+        generation = self.learner.generation
+        if target == "source":
+            return generation.number, None, self.source()
+        if target == "base":
+            if self.learner.ledger.folded:
+                raise BadRequest("generation 0 is no longer resident: it has been folded into the weights since")
+            return 0, None, replace(self.source(), coefficients={}, source="base")
+        _, counts = self.learner.fitness()
+        member = generation.members[self.router.choose(counts, session)]
+        sigma = generation.settings.sigma * member.sign
+        return generation.number, member.index, self.source().plus(member.direction, sigma)
+
+    def release(self, generation: int, member: int | None) -> None:
+        if member is not None:
+            self.router.done(generation, member)
+            self.emit("served", {"generation": generation, "member": member})
+
+    # -- learning -----------------------------------------------------------------------------------------------------
+
+    def rate(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> Credit:
+        credit = self.learner.record(inference_id, generation, member, reward)
+        self.emit("rating", asdict(credit))
+        self._merge_if_due()
+        return credit
+
+    def _merge_if_due(self) -> None:
+        if self.state == "serving" and self.learner.due() and not self._merging.locked():
+            self._spawn(self._merge_due(), "merge")
+
+    async def _merge_due(self) -> None:
+        try:
+            async with self._merging:
+                while self.learner.due() and self.state == "serving":
+                    await self._turn("ratings")
+        except CannotMerge:
+            return
+        except Exception:
+            log.exception("a merge failed; the present generation goes on")
+
+    async def merge(self, reason: str = "button") -> MergeRecord:
+        self.backend_or_raise()
+
+        async def now() -> MergeRecord:
+            async with self._merging:
+                return await self._turn(reason)
+
+        return await self._to_the_end(now(), "merge")
+
+    async def configure(self, settings: Settings, *, seed: int | None = None) -> Generation:
+        self.backend_or_raise()
+        self.turnover.check(settings)
+
+        async def now() -> Generation:
+            async with self._merging:
+                if seed is not None:
+                    self.entropy = seed
+                if not self.router.untouched:
+                    return (await self._turn("settings", settings)).next
+                generation = draw(self.learner.generation.number, settings, self.entropy)
+                await self.turnover.redraw(generation)
+                self.emit("population")
+                return generation
+
+        return await self._to_the_end(now(), "configure")
+
+    async def _to_the_end(self, work: Any, name: str) -> Any:
+        """Runs what must not stop halfway when the caller goes away."""
+        task = self._spawn(work, name)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._merge_if_due()
+
+    async def _turn(self, reason: str, following: Settings | None = None) -> MergeRecord:
+        """One turn of generations, under the merging lock."""
+        began = time.monotonic()
+        record = self.learner.plan(reason, self.entropy, following)
+        record = replace(record, drift=self.drift_of(self.learner.totals_after(record)))
+        self.state = "merging"
+        self.emit("status")
+        try:
+            await self.journal.prepare(record)
+            record = await self.turnover.merge(record, began)
+        finally:
+            if self.state == "merging":
+                self.state = "serving"
+        self.last_merge, self.drift = record, record.drift
+        log.info("generation %d: %s", record.generation, message_of(record))
+        self.emit("merge", self._merge_json(record))
+        self.emit("status")
+        return record
+
+    def drift_of(self, totals: Any) -> float:
+        """‖θ − θ_0‖ / ‖θ_0‖ from coordinates; see :func:`engine.merge.drift`."""
+        assert self.backend is not None
+        squares: dict[str, float] = {}
+        for direction, c in totals.items():
+            squares[direction.kind] = squares.get(direction.kind, 0.0) + c * c
+        checkpoint = self.backend.checkpoint
+        parts = (mathematics.drift([v**0.5], checkpoint.size(k), checkpoint.norm) for k, v in squares.items())
+        return sum(p * p for p in parts) ** 0.5
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        generation = self.learner.generation
+        fit, _ = self.learner.fitness()
+        return Status(
+            model=self._model_name,
+            engine=self._engine_name,
+            state=self.state,
+            waiting_for=self.waiting_for,
+            generation=generation.number,
+            members=generation.settings.members,
+            ratings=self.learner.ratings,
+            merge_after=generation.settings.merge_after,
+            rated_members=int((fit == fit).sum()),
+            drift=self.drift,
+            running=self.gate.running,
+            waiting=self.gate.waiting,
+            tokens_per_second=self.meter.rate(),
+            profile=generation.settings.profile,
+            settings=generation.settings.to_json(),
+            last_merge=self._merge_json(self.last_merge) if self.last_merge else None,
+        )
+
+    @staticmethod
+    def _merge_json(record: MergeRecord) -> dict[str, Any]:
+        names = ("generation", "reason", "mean_reward", "ratings", "null", "late", "drift", "merged_at", "merge_ms")
+        return {name: getattr(record, name) for name in names} | {
+            "pause_ms": record.pause_ms,
+            "next_generation": record.next.number,
+            "message": message_of(record),
+        }
+
+    def members(self) -> list[MemberStatus]:
+        fit, counts = self.learner.fitness()
+        return [
+            MemberStatus(
+                m.index,
+                m.direction.seed,
+                m.sign,
+                self.router.served[m.index],
+                self.router.running[m.index],
+                int(counts[m.index]),
+                None if fit[m.index] != fit[m.index] else float(fit[m.index]),
+            )
+            for m in self.learner.generation.members
+        ]
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, kind: str, data: dict[str, Any] | None = None) -> None:
+        if data is None:
+            data = asdict(self.status())
+        for listener in list(self._listeners):
+            listener(kind, data)
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _prepare(config: Config) -> Any:
+    from engine.model_files import prepare_model
+
+    return prepare_model(config.model, config.home)
