@@ -9,6 +9,7 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -36,6 +37,21 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     EngineError: (500, "engine_error"),
 }
 """What the layers below may raise, most specific first: (HTTP status, code)."""
+
+
+class ErrorDetail(BaseModel):
+    """`type` is one of OpenAI's, `param` the field that is at fault, `code` a word for programs."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorAnswer(BaseModel):
+    """Every error looks like this."""
+
+    error: ErrorDetail
 
 
 class ApiError(Exception):

@@ -56,6 +56,7 @@ def create_app(app_settings: AppSettings, server: ServerFactory | None = None) -
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        responses={"default": {"model": errors.ErrorAnswer, "description": "What went wrong, and what to do."}},
         generate_unique_id_function=lambda route: route.name if isinstance(route, APIRoute) else "",
     )
     errors.install(app)
@@ -118,7 +119,7 @@ class WebServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for bound in sockets or []:
+        for bound in sockets if self.started and sockets else []:
             host, port = bound.getsockname()[:2]
             print(f"popserve is at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
 
@@ -158,15 +159,20 @@ def serve(app_settings: AppSettings) -> None:
     try:
         with hold(app_settings.home):
             Database(app_settings.database).close()
-        config = uvicorn.Config(
-            create_app(app_settings),
-            lifespan="on",
-            access_log=False,
-            log_level="warning",
-            timeout_graceful_shutdown=10,
-            workers=1,
+        web = WebServer(
+            uvicorn.Config(
+                create_app(app_settings),
+                lifespan="on",
+                access_log=False,
+                log_level="warning",
+                timeout_graceful_shutdown=10,
+                workers=1,
+            )
         )
-        WebServer(config).run(sockets=[bound])
+        with contextlib.suppress(KeyboardInterrupt):  # it has been obeyed by then
+            web.run(sockets=[bound])
+        if not web.started:
+            sys.exit(3)
     finally:
         bound.close()
 

@@ -64,7 +64,7 @@ async def generations(
     return await history.generations(after=after, limit=limit)
 
 
-@router.post("/api/merge", responses={409: {}, 503: {}})
+@router.post("/api/merge")
 async def merge(server: ServerDep) -> GenerationResult:
     """Merges now, if at least half of the members (of the pairs) are rated."""
     record = await server.merge("api")
@@ -134,7 +134,7 @@ async def settings(services: ServicesDep) -> SettingsAnswer:
     return _settings(services)
 
 
-@router.put("/api/settings", responses={400: {}, 422: {}, 503: {}})
+@router.put("/api/settings")
 async def change_settings(change: SettingsChange, services: ServicesDep) -> SettingsAnswer:
     """Changes settings. Population settings draw a new population from the present source model, whose ratings start
     at none; the other ones only change chat. All are kept."""

@@ -55,7 +55,7 @@ class FeedbackAnswer(BaseModel):
     credit: Credit
 
 
-@router.post("/v1/feedback", responses={404: {}, 409: {}, 422: {}, 503: {}})
+@router.post("/v1/feedback")
 async def feedback(
     rating: Feedback,
     ratings: RatingsDep,

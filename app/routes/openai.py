@@ -23,6 +23,23 @@ router = APIRouter(tags=["chat"])
 MOST_TEXT = 1_000_000
 UNSUPPORTED = ("tools", "functions", "logit_bias", "logprobs", "top_logprobs", "audio", "prediction", "best_of")
 
+EXAMPLE = {
+    "id": "chatcmpl-4f0c…",
+    "object": "chat.completion",
+    "created": 1700000000,
+    "model": "SmolLM2-135M-Instruct",
+    "population": {"generation": 12, "member": 7},
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Many birds that move as one."},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 31, "completion_tokens": 8, "total_tokens": 39},
+}
+
 
 class Part(BaseModel):
     """A piece of a message; only text is understood."""
@@ -129,7 +146,11 @@ async def models(server: ServerDep) -> dict[str, Any]:
     return {"object": "list", "data": [model]}
 
 
-@router.post("/v1/chat/completions", response_model=None, responses={400: {}, 404: {}, 503: {}})
+@router.post(
+    "/v1/chat/completions",
+    response_model=None,
+    responses={200: {"content": {"application/json": {"example": EXAMPLE}}}},
+)
 async def chat_completions(
     ask: ChatRequest,
     request: Request,

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sqlite3
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from sqlmodel import select
 
 from app.tables import Rating, RatingEvent
-from tests.api.conftest import Live, serving, shared_loop, until
+from tests.api.conftest import Live, shared_loop, until
 
 HOSTILE = "'); DROP TABLE message; -- <script>alert(1)</script> \u202e ${7*7} %s \\x00 θ"
 
@@ -243,85 +237,3 @@ async def test_what_the_user_said_is_no_reply(live: Live) -> None:
     talk = await live.services.store.create_conversation()
     said = await live.services.store.add_turn(talk.id, "hello")
     assert (await live.rate(said.id)).status_code == 404
-
-
-async def test_ratings_find_their_member_after_a_restart(tmp_path: Path) -> None:
-    async with serving(tmp_path) as live:
-        rated, unrated = await live.chat(), await live.chat()
-        await live.rate(rated["id"], False)
-    async with serving(tmp_path) as live:
-        assert live.server.rewards[0][rated["id"]].reward == 0.0
-        credit = (await live.rate(unrated["id"])).json()["credit"]
-        assert credit == {"kind": "counted", **unrated["population"], "ratings": 2, "merge_after": 4}
-        assert await total(live) == 2
-
-
-async def test_ratings_while_the_engine_starts_are_credited_when_it_serves(tmp_path: Path) -> None:
-    async with serving(tmp_path) as live:
-        name = (await live.chat())["id"]
-    go = asyncio.Event()
-    async with serving(tmp_path, ready=False, start_after=go) as live:
-        answer = await live.rate(name)
-        assert answer.status_code == 200
-        assert answer.json()["credit"]["kind"] == "waiting"
-        go.set()
-        await until(lambda: live.server.rewards[0].get(name))
-
-
-async def test_ratings_while_the_engine_comes_back_are_credited(live: Live) -> None:
-    first, second = await live.chat(), await live.chat()
-    live.server.state = "starting"
-    assert (await live.rate(first["id"], False)).json()["credit"]["kind"] == "waiting"
-    assert (await live.rate(second["id"])).json()["credit"]["kind"] == "waiting"
-    live.server.state = "serving"
-    assert (await live.rate(first["id"], True)).json()["credit"]["kind"] == "counted"
-    rewards = {name: rated.reward for name, rated in live.server.rewards[0].items()}
-    assert rewards == {first["id"]: 1.0, second["id"]: 1.0}
-
-
-async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path) -> None:
-    code = (
-        "import functools, sys; from pathlib import Path; import uvicorn\n"
-        "from app.main import WebServer, bind, create_app\n"
-        "from app.settings import AppSettings; from tests.fake_server import FakeServer\n"
-        "s = AppSettings(_env_file=None, home=Path(sys.argv[1]), port=0)\n"
-        "WebServer(uvicorn.Config(create_app(s, server=FakeServer), lifespan='on')).run(sockets=[bind(s)])\n"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        code,
-        str(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
-    )
-    assert process.stdout is not None
-    url = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()[-1]
-    acknowledged: list[str] = []
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
-
-        async def one(i: int) -> None:
-            while True:
-                ask = {"messages": [{"role": "user", "content": "hi"}]}
-                name = (await client.post("/v1/chat/completions", json=ask)).json()["id"]
-                rating = {"inference_id": name, "metric_name": "thumb", "value": bool(i % 2)}
-                if (await client.post("/v1/feedback", json=rating)).status_code == 200:
-                    acknowledged.append(name)
-
-        tasks = [asyncio.create_task(one(i)) for i in range(16)]
-        await until(lambda: len(acknowledged) >= 60, 30)
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    names = list(acknowledged)
-    async with serving(tmp_path) as live:
-        stored = [e.inference_id for e in await events(live)]
-        assert set(names) <= set(stored)
-        assert len(stored) == len(set(stored))
-        merged = (await live.client.get("/api/generations")).json()
-        assert [g["generation"] for g in merged] == list(range(len(merged)))
-        assert live.server.generation.number == len(merged)
-    check = sqlite3.connect(tmp_path / "popserve.db")
-    assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    check.close()
