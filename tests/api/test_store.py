@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import Engine, event
+from sqlmodel import Session
 
 from app.store import NotFound
 from engine.interface import Sampling
@@ -85,3 +87,42 @@ async def test_unanswered_turns_are_left_out_of_the_prompt(live: Live) -> None:
     await answer(live, kept.id, "yes")
     last = await store.add_turn(talk.id, "last")
     assert [m["content"] for m in await store.prompt(last.id)] == ["kept", "yes", "last"]
+
+
+async def test_no_query_reads_a_whole_table_of_messages(live: Live) -> None:
+    store, db, seen = live.services.store, live.services.db, set()
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def note(_c: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        if statement.startswith(("SELECT", "UPDATE")):
+            seen.add((statement, tuple(parameters)))  # type: ignore[arg-type]
+
+    try:
+        talk = await store.create_conversation()
+        first = await store.add_turn(talk.id, "x")
+        name = await answer(live, first.id)
+        await live.rate(name)
+        await store.thread(talk.id)
+        await store.prompt(first.id)
+        await store.rated_message(name)
+        await store.conversations()
+        await store.stop_leftovers()
+        await live.services.history.generations()
+        await live.server.journal.load()
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+    def plans(session: Session) -> list[tuple[str, str]]:
+        connection = session.connection()
+        return [
+            (step[3], statement)
+            for statement, parameters in seen
+            for step in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters)
+        ]
+
+    steps = await db.read(plans)
+    assert len(seen) > 12
+    slow = [s for s in steps if (s[0].startswith("SCAN") and "INDEX" not in s[0]) or "TEMP B-TREE FOR ORDER" in s[0]]
+    whole = ("SCAN ledger_entry", "SCAN generation")  # read whole at a start; the rated replies are sorted then
+    slow = [s for s in slow if not s[0].startswith(whole) and "reward IS NOT NULL" not in s[1]]
+    assert slow == []
