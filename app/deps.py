@@ -13,6 +13,7 @@ from app.events import Bus
 from app.history import History
 from app.inference import Inferences
 from app.preferences import Preferences
+from app.pulse import Pulse
 from app.ratings import Ratings
 from app.settings import AppSettings
 from app.store import Store
@@ -32,6 +33,7 @@ class Services:
     bus: Bus
     ratings: Ratings
     inferences: Inferences
+    pulse: Pulse
 
 
 async def services(request: Request) -> Services:

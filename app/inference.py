@@ -226,6 +226,12 @@ class Inferences:
         await inference.close()
         return True
 
+    async def stop_answer(self, parent_id: str) -> bool:
+        """Stops what answers a user row, also before it is admitted; False when nothing does."""
+        answering = [i for i in self._running.values() if i.row.parent_id == parent_id]
+        await asyncio.gather(*(i.close() for i in answering))
+        return bool(answering)
+
     def stop_all(self) -> None:
         """Stops everything and admits nothing more (shutdown)."""
         self._closed = True

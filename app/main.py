@@ -27,6 +27,7 @@ from app.inference import Inferences
 from app.journal import SqliteJournal
 from app.migrate import NewerDatabase
 from app.preferences import Preferences
+from app.pulse import Pulse
 from app.ratings import Ratings
 from app.routes import api, chat, dashboard, docs, events, feedback, openai, static
 from app.security import Guard
@@ -95,7 +96,9 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
         stack.callback(server.listen(tell))
         starting = asyncio.create_task(start(server, bus), name="start the engine")
         stack.push_async_callback(_cancelled, starting)
-        yield Services(app_settings, db, store, History(db), preferences, server, bus, ratings, inferences)
+        pulse = Pulse(server, bus)
+        stack.push_async_callback(_cancelled, asyncio.create_task(pulse.run(), name="pulse"))
+        yield Services(app_settings, db, store, History(db), preferences, server, bus, ratings, inferences, pulse)
 
 
 async def start(server: PopulationServer, bus: Bus) -> None:
