@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import merge as mathematics
@@ -94,7 +95,7 @@ class Server:
         self._spawn(self.turnover.tend(), "tend")
         self._merge_if_due()
 
-    async def _raise_backend(self, folder: Any) -> None:
+    async def _raise_backend(self, folder: Path) -> None:
         """Makes a backend that serves the present generation."""
         self._say("loading libraries")
         backend = await asyncio.to_thread(make_backend, self.config, folder)
@@ -350,7 +351,20 @@ class Server:
         return task
 
 
-def _prepare(config: Config) -> Any:
-    from engine.model_files import prepare_model
+def _prepare(config: Config) -> Path:
+    """The checkpoint's folder: converted, found, or fetched from the hub. Slow. Raises EngineError."""
+    from engine.model_files import ModelError, prepare_model
 
-    return prepare_model(config.model, config.home)
+    try:
+        found = prepare_model(config.model, config.home)
+    except ModelError as error:
+        raise EngineError(str(error)) from error
+    if isinstance(found, Path):
+        return found
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(snapshot_download(found, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        raise EngineError(f"the model {found!r} cannot be fetched: {error}. Give a local folder instead.") from error

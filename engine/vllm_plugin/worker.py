@@ -96,5 +96,13 @@ class PopulationWorker:
         served with changes its basis, so that their output does not change."""
         with safe_open(file, framework="pt") as f:
             self.model_runner.reload_weights(weights_iterator=((n, f.get_tensor(n)) for n in f.keys()))  # noqa: SIM118
+        self._tie_head()
         if coefficients is not None:
             self._mixer.fold(np.asarray(coefficients, dtype=np.float32))
+
+    def _tie_head(self) -> None:
+        """A head that shares the embedding's weights has a packed copy of them, which a reload leaves behind."""
+        model = self.model_runner.model
+        head = getattr(model, "lm_head", None)
+        if head is not None and getattr(model.config, "tie_word_embeddings", False):
+            head.quant_method.process_weights_after_loading(head)
