@@ -19,9 +19,8 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES
 from pygments.util import ClassNotFound
 
-TAGS = set(
-    "p br hr h3 h4 h5 h6 strong em s code pre span blockquote ul ol li table thead tbody tr th td a".split()
-)
+TEXT = {"p", "br", "hr", "h3", "h4", "h5", "h6", "strong", "em", "s", "a", "blockquote", "ul", "ol", "li"}
+TAGS = TEXT | {"code", "pre", "span", "table", "thead", "tbody", "tr", "th", "td"}
 ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
 SCHEMES = {"http", "https", "mailto"}
 HIGHLIGHTED = 20_000

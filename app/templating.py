@@ -25,12 +25,14 @@ env = jinja2.Environment(
 )
 env.globals["asset"] = assets.url
 env.globals["words"] = words
+env.globals["icon"] = env.get_template("icons.html").module.icon  # type: ignore[attr-defined]
 
 
 def shell(services: Services) -> dict[str, Any]:
     """What the top bar shows."""
     status = present(services)
-    return {"status": status, "status_json": jsonable_encoder(status)}
+    ring = min(100.0, 100 * status.ratings / status.merge_after)
+    return {"status": status, "status_json": jsonable_encoder(status), "ring": round(ring, 2)}
 
 
 def page(request: Request, name: str, services: Services, **context: Any) -> HTMLResponse:

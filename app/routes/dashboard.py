@@ -1,5 +1,62 @@
-"""Pages."""
+"""The dashboard: a page, its figures as JSON, its tables as HTML."""
 
-from fastapi import APIRouter
+from __future__ import annotations
 
-router = APIRouter()
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from app.deps import Services, ServicesDep
+from app.errors import ApiError
+from app.panels import BY_NAME, PANELS, Panel, sentence
+from app.plots import Rows, finite
+from app.templating import fragment, page
+
+router = APIRouter(include_in_schema=False)
+MOST = 2000
+"""Generations drawn, the newest."""
+
+
+async def rows_of(services: Services) -> Rows:
+    return Rows(
+        merges=await services.history.generations(limit=MOST),
+        members=services.server.members(),
+        generation=services.server.status().generation,
+        beats=list(services.pulse.beats),
+    )
+
+
+@router.get("/dashboard")
+async def dashboard(request: Request, services: ServicesDep) -> HTMLResponse:
+    rows = await rows_of(services)
+    panels = [(panel, panel.answer(rows)) for panel in PANELS]
+    return page(request, "dashboard.html", services, sentence=sentence(rows), panels=panels)
+
+
+@router.get("/dashboard/figures.json")
+async def figures(
+    services: ServicesDep, panel: Annotated[list[str] | None, Query(max_length=len(PANELS))] = None
+) -> JSONResponse:
+    """The figures of some panels (of all when none is named), and the sentences above them."""
+    chosen = PANELS if panel is None else tuple(_panel(name) for name in dict.fromkeys(panel))
+    rows = await rows_of(services)
+
+    def draw() -> dict[str, Any]:
+        drawn = {p.name: {"answer": p.answer(rows), "figure": finite(p.figure(rows))} for p in chosen}
+        return {"sentence": sentence(rows), "panels": drawn}
+
+    return JSONResponse(await asyncio.to_thread(draw), headers={"Cache-Control": "no-store"})
+
+
+@router.get("/dashboard/tables/{name}")
+async def table(name: str, services: ServicesDep) -> HTMLResponse:
+    """The numbers behind a panel, newest first."""
+    return HTMLResponse(fragment("_table.html", table=_panel(name).table(await rows_of(services))))
+
+
+def _panel(name: str) -> Panel:
+    if name not in BY_NAME:
+        raise ApiError(404, f"There is no such panel: choose from {', '.join(BY_NAME)}.", "not_found")
+    return BY_NAME[name]
