@@ -51,7 +51,7 @@ def isolated(home: Path, **changes: Any) -> AppSettings:
 
 
 @contextlib.asynccontextmanager
-async def serving(home: Path, ready: bool = True, **options: Any) -> AsyncIterator[Live]:
+async def serving(home: Path, ready: bool = True, port: int = 0, **options: Any) -> AsyncIterator[Live]:
     """Runs the application; with ``ready`` waits until the engine serves."""
     made: list[FakeServer] = []
 
@@ -59,7 +59,7 @@ async def serving(home: Path, ready: bool = True, **options: Any) -> AsyncIterat
         made.append(FakeServer(journal, **options))
         return made[0]
 
-    settings = isolated(home)
+    settings = isolated(home, port=port)
     app = create_app(settings, server=factory)
     bound = bind(settings)
     port = bound.getsockname()[1]
