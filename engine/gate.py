@@ -21,8 +21,7 @@ class Gate:
         self.running = 0
         self._left = asyncio.Event()
         self._waiting_since: float | None = None
-        self.waited_ms = 0.0
-        """For how long somebody waited, since :meth:`reset`."""
+        self._waited = 0.0
 
     async def enter(self) -> None:
         """Returns when admission is open; every call needs one :meth:`leave`."""
@@ -34,6 +33,8 @@ class Gate:
                 await self._open.wait()
             finally:
                 self.waiting -= 1
+                if not self.waiting:
+                    self._stop_clock()
         self.running += 1
 
     def leave(self) -> None:
@@ -42,7 +43,18 @@ class Gate:
 
     def reset(self) -> None:
         """Starts the clock of ``waited_ms`` anew."""
-        self.waited_ms, self._waiting_since = 0.0, None
+        self._waited, self._waiting_since = 0.0, None
+
+    @property
+    def waited_ms(self) -> float:
+        """For how long somebody has waited, since :meth:`reset`."""
+        now = time.monotonic()
+        return (self._waited + now - (self._waiting_since or now)) * 1000
+
+    def _stop_clock(self) -> None:
+        if self._waiting_since is not None:
+            self._waited += time.monotonic() - self._waiting_since
+            self._waiting_since = None
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
@@ -54,9 +66,7 @@ class Gate:
         finally:
             self._holds -= 1
             if not self._holds:
-                if self._waiting_since is not None:
-                    self.waited_ms += (time.monotonic() - self._waiting_since) * 1000
-                    self._waiting_since = None
+                self._stop_clock()
                 self._open.set()
 
     async def drained(self) -> None:

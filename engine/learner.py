@@ -162,9 +162,6 @@ class Learner:
         self._remember(record)
         self.generation = record.next
         self.rewards.setdefault(record.next.number, {})
-        oldest = record.next.number - record.next.settings.max_staleness
-        for number in [n for n in self.past if n < oldest]:
-            del self.past[number], self.rewards[number]
 
     def redraw(self, generation: Generation) -> None:
         """Another population under the same number, before anyone was served."""
@@ -182,6 +179,9 @@ class Learner:
                 past.used[u.inference_id] = (u.member, u.reward)
             elif past is not None:
                 past.used.pop(u.inference_id, None)
+        oldest = record.next.number - record.next.settings.max_staleness
+        for number in [n for n in self.past if n < oldest]:
+            del self.past[number], self.rewards[number]
 
     @staticmethod
     def _terms(population: Generation, z: np.ndarray, alpha: float) -> dict[Direction, float]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +90,8 @@ class Ledger:
                 f"ledger entry {len(self.entries)} belongs to generation {entry.generation}, expected {self.generation}"
             )
         if isinstance(entry, Merge):
+            if not (0 <= entry.decay < 1 and all(math.isfinite(c) for _, c in entry.terms)):
+                raise ValueError(f"ledger entry {len(self.entries)} holds numbers that no merge makes")
             for direction, c in entry.terms:
                 self.coefficients[direction] = self.coefficients.get(direction, 0.0) + c
             if entry.decay:

@@ -143,7 +143,9 @@ def save_snapshot(master: Master, folder: Path, position: int, head: str, keep: 
         os.replace(partial, file)
     finally:
         partial.unlink(missing_ok=True)
-    for old in sorted(folder.glob("*.safetensors"))[:-keep]:
+    # Snapshots that seem newer are left over from another history.
+    newest = sorted(f for f in folder.glob("*.safetensors") if f <= file)[-keep:]
+    for old in set(folder.glob("*.safetensors")) - set(newest):
         old.unlink()
     return file
 
@@ -160,7 +162,9 @@ def load_snapshot(master: Master, file: Path, ledger: Ledger) -> int | None:
             folded = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, ValueError):
         return None
-    if meta.get("sha256") != _sum(folded):
+    if meta.get("sha256") != _sum(folded) or any(
+        name not in master.checkpoint.names or f.shape != master.checkpoint.shape(name) for name, f in folded.items()
+    ):
         return None
     master.folded = folded
     return position

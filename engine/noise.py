@@ -85,6 +85,8 @@ def _key(direction: Direction, name: str, shape: tuple[int, ...], part: str) -> 
     if direction.version != NOISE_VERSION:
         raise ValueError(f"noise version {direction.version} is not known here (this is version {NOISE_VERSION})")
     d = direction
+    if d.kind not in ("lowrank", "gaussian") or (d.kind == "lowrank") != (d.rank > 0):
+        raise ValueError(f"there is no noise of kind {d.kind!r} and rank {d.rank}")
     text = f"popserve-noise/{d.version}/{d.kind}/{d.rank}/{d.seed}/{name}/{shape}/{part}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine.interface import BadRequest, Delta, Sampling, Target
 
 if TYPE_CHECKING:
-    from engine.backends.base import Stream
+    from engine.backends.base import Backend, Stream
     from engine.server import Server
 
 
@@ -35,6 +35,7 @@ class ServedReply:
         self.generation = 0
         self.member: int | None = None
         self.prompt_tokens = 0
+        self._backend: Backend | None = None
         self._stream: Stream | None = None
         self._entered = False
 
@@ -52,7 +53,7 @@ class ServedReply:
         try:
             backend = server.backend_or_raise()
             self.generation, self.member, weights = server.assign(self._target, self._session)
-            self._entered = True
+            self._entered, self._backend = True, backend
             self._stream = backend.open(tokens, self._sampling, weights, request_id=self._id, priority=self._priority)
         except BaseException:
             self._leave()
@@ -75,7 +76,7 @@ class ServedReply:
     async def __aiter__(self) -> AsyncIterator[Delta]:
         assert self._stream is not None, "enter the reply first"
         before = 0
-        with self._server.watching_for_death():
+        with self._server.watching_for_death(self._backend):
             async for delta in self._stream:
                 self._server.meter.add(delta.tokens - before)
                 before = delta.tokens

@@ -93,7 +93,7 @@ class Server:
         self.state, self.waiting_for = "serving", ""
         self.emit("population")
         self._spawn(self.turnover.tend(), "tend")
-        self._merge_if_due()
+        self.merge_if_due()
 
     async def _raise_backend(self, folder: Path) -> None:
         """Makes a backend that serves the present generation."""
@@ -136,31 +136,40 @@ class Server:
         return self.backend
 
     @contextlib.contextmanager
-    def watching_for_death(self) -> Iterator[None]:
-        """Turns a dead engine under a stream into an EngineError, and brings up another one."""
-        backend = self.backend
+    def watching_for_death(self, backend: Backend | None) -> Iterator[None]:
+        """Turns a dead engine under its user into an EngineError, and brings up another one."""
         try:
             yield
         except Exception as error:
-            if backend is None or backend.alive or self.backend is not backend:
+            if backend is None or backend.alive or isinstance(error, EngineError):
                 raise
-            log.error("the engine died: %s", error)
-            self.backend, self.state = None, "starting"
-            self._spawn(self._revive(backend), "revive")
+            self.restart(backend, error)
+            if self.state == "failed":
+                raise NotReady(self.waiting_for) from error
             raise EngineError("The engine has died while answering. It starts again by itself: try again.") from error
 
+    def restart(self, backend: Backend, why: Exception) -> None:
+        """Puts a fresh engine at the present generation in the place of one that died, or that does not hold what the
+        ledger says. Does nothing when that is under way already."""
+        if self.backend is not backend or self.state in ("starting", "failed"):
+            return
+        log.error("the engine is lost: %s", why)
+        self.backend, self.state = None, "starting"
+        self._spawn(self._revive(backend), "revive")
+
     async def _revive(self, dead: Backend) -> None:
-        self._say("starting again after it died")
-        await dead.close()
-        folder = dead.checkpoint.folder
-        try:
-            await self._raise_backend(folder)
-        except Exception as error:
-            log.exception("the engine did not come back")
-            self.state, self.waiting_for = "failed", f"The engine died and did not come back: {error}"
-        else:
-            self.state, self.waiting_for = "serving", ""
+        self._say("starting again after a failure")
+        async with self._merging:
+            await dead.close()
+            try:
+                await self._raise_backend(dead.checkpoint.folder)
+            except Exception as error:
+                log.exception("the engine did not come back")
+                self.state, self.waiting_for = "failed", f"The engine died and did not come back: {error}"
+            else:
+                self.state, self.waiting_for = "serving", ""
         self.emit("status")
+        self.merge_if_due()
 
     # -- serving ------------------------------------------------------------------------------------------------------
 
@@ -206,10 +215,10 @@ class Server:
     def rate(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> Credit:
         credit = self.learner.record(inference_id, generation, member, reward)
         self.emit("rating", asdict(credit))
-        self._merge_if_due()
+        self.merge_if_due()
         return credit
 
-    def _merge_if_due(self) -> None:
+    def merge_if_due(self) -> None:
         if self.state == "serving" and self.learner.due() and not self._merging.locked():
             self._spawn(self._merge_due(), "merge")
 
@@ -252,21 +261,21 @@ class Server:
     async def _to_the_end(self, work: Any, name: str) -> Any:
         """Runs what must not stop halfway when the caller goes away."""
         task = self._spawn(work, name)
-        try:
-            return await asyncio.shield(task)
-        finally:
-            self._merge_if_due()
+        task.add_done_callback(lambda _: self.merge_if_due())
+        return await asyncio.shield(task)
 
     async def _turn(self, reason: str, following: Settings | None = None) -> MergeRecord:
         """One turn of generations, under the merging lock."""
         began = time.monotonic()
+        self.backend_or_raise()
         record = self.learner.plan(reason, self.entropy, following)
         record = replace(record, drift=self.drift_of(self.learner.totals_after(record)))
         self.state = "merging"
         self.emit("status")
         try:
-            await self.journal.prepare(record)
-            record = await self.turnover.merge(record, began)
+            with self.watching_for_death(self.backend):
+                await self.journal.prepare(record)
+                record = await self.turnover.merge(record, began)
         finally:
             if self.state == "merging":
                 self.state = "serving"

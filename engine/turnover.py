@@ -39,7 +39,7 @@ class Turnover:
 
     def check(self, settings: Settings) -> None:
         """Raises BadRequest for a population that this engine can never hold."""
-        backend = self.server.backend_or_raise()
+        backend = self.server.backend_or_fresh()
         rows = getattr(getattr(backend, "rows", None), "columns", None)
         directions = settings.members // 2 if settings.antithetic else settings.members
         need = directions * settings.rank
@@ -60,36 +60,46 @@ class Turnover:
         if server.master.folded:
             await backend.fold(server.master, {})
             server.basis = 1
-        if not await self._try_draw(learner.generation, set()):
-            # Fewer rows than the last time: fold what was merged, then the population must fit.
+        self.check(learner.generation.settings)
+        # Gaussian terms are folded by the merge that adds them, unless it was killed before it could.
+        interrupted = any(d.kind == "gaussian" for d in learner.ledger.coefficients)
+        if interrupted or not await self._try_draw(learner.generation, set()):
             await self.fold()
-            if not await self._try_draw(learner.generation, set()):
-                self.check(learner.generation.settings)
+            await self._draw(learner.generation, set())
         await asyncio.to_thread(lambda: backend.checkpoint.norm)
         server.drift = server.drift_of(learner.ledger.totals())
 
     async def redraw(self, generation: Generation) -> None:
         """Another population under the same number; nobody has been served by the present one."""
-        server = self.server
+        server, backend = self.server, self.server.backend_or_raise()
         async with server.gate.hold():
             await server.gate.drained()
-            if not await self._try_draw(generation, set(), keep_present=False):
-                await self.fold()
-                await self._draw(generation, set(), keep_present=False)
-            await server.journal.begin(generation)
+            try:
+                if not await self._try_draw(generation, set(), keep_present=False):
+                    await self.fold()
+                    await self._draw(generation, set(), keep_present=False)
+                await server.journal.begin(generation)
+            except Exception:
+                try:
+                    await self._draw(server.learner.generation, set())
+                except Exception as error:
+                    server.restart(backend, error)
+                raise
             server.learner.redraw(generation)
             server.router.turn(generation)
 
     async def merge(self, record: MergeRecord, began: float) -> MergeRecord:
         """Draws the next population while the present one goes on serving, commits, switches; nobody waits.
 
-        Only where the rows hold one generation but not two, and for gaussian members, whose merge is a change of all
-        weights, are new requests held back and running ones awaited.
+        Only where the rows hold one generation but not two, and for gaussian terms and members, which are a change of
+        all weights, are new requests held back and running ones awaited.
         """
-        server = self.server
+        server, backend = self.server, self.server.backend_or_fresh()
         server.gate.reset()
-        late = {Direction.from_json(d) for d, _ in record.entry["terms"]} - set(record.population.directions)
-        whole = "gaussian" in (record.next.settings.kind, record.population.settings.kind)
+        terms = {Direction.from_json(d) for d, _ in record.entry["terms"]}
+        late = terms - set(record.population.directions)
+        kinds = {d.kind for d in terms} | {record.next.settings.kind, record.population.settings.kind}
+        whole = "gaussian" in kinds
         if not whole:
             fits = await self._try_draw(record.next, late)
             if not fits and server.learner.ledger.coefficients:
@@ -100,8 +110,13 @@ class Turnover:
         async with server.gate.hold():
             await server.gate.drained()
             record = await self._commit(record, began)
-            await self.fold()
-            await self._draw(record.next, set(), keep_present=False)
+            try:
+                await self.fold()
+                await self._draw(record.next, set(), keep_present=False)
+            except Exception as error:
+                # It has happened all the same; an engine rebuilt from the ledger can serve the next generation.
+                log.exception("generation %d could not be made resident", record.next.number)
+                server.restart(backend, error)
         return replace(record, pause_ms=server.gate.waited_ms, merge_ms=(time.monotonic() - began) * 1000)
 
     async def _commit(self, record: MergeRecord, began: float) -> MergeRecord:
@@ -153,9 +168,16 @@ class Turnover:
         if self._saving is not None:
             await asyncio.wait([self._saving])
         entry = Fold(server.learner.generation.number, pull_back)
+        backend = server.backend_or_fresh()
         await server.journal.append(entry.to_json())
-        await asyncio.to_thread(master.fold, coefficients, pull_back)
-        await server.backend_or_fresh().fold(master, coefficients)
+        try:
+            await asyncio.to_thread(master.fold, coefficients, pull_back)
+            await backend.fold(master, coefficients)
+        except Exception as error:
+            # From the journal on it counts; what the engine holds now, nobody knows.
+            server.learner.ledger.append(entry)
+            server.restart(backend, error)
+            raise
         # A request that was admitted up to here names the old basis, which the backend still understands.
         server.learner.ledger.append(entry)
         server.basis += 1
@@ -191,6 +213,7 @@ class Turnover:
                         await self.fold()
                     except Exception:
                         log.exception("a fold failed")
+                server.merge_if_due()
                 quiet_since = time.monotonic()
 
     def _crowded(self) -> bool:

@@ -137,6 +137,7 @@ class TransformersStream:
         self._done = False
         self.closed = threading.Event()
         self._work = self._loop.run_in_executor(backend._thread, self._generate)
+        self._work.add_done_callback(self._dropped)
 
     def say(self, text: str, tokens: int, end: str | None = None) -> None:
         """From the backend's thread: more text. Text that may be the beginning of a stop string waits."""
@@ -150,6 +151,11 @@ class TransformersStream:
         self._sent = upto
         if end and text:
             raise InterruptedError
+
+    def _dropped(self, work: asyncio.Future[None]) -> None:
+        """The backend was closed before this request's turn came: nobody will say more."""
+        if work.cancelled():
+            self._queue.put_nowait(NotReady("the engine is closed"))
 
     def _put(self, item: Delta | Exception) -> None:
         self._loop.call_soon_threadsafe(self._queue.put_nowait, item)

@@ -8,6 +8,10 @@ from contextlib import asynccontextmanager
 
 from engine.backends.base import Weights
 
+UNKNOWN = "unknown"
+"""Stands for the weights while they are being replaced: a load that fails or is cancelled leaves neither the old nor
+the new ones."""
+
 PATIENCE = 2.0
 """Seconds that the loaded weights go on admitting requests while others wait."""
 
@@ -49,7 +53,7 @@ class Turns:
             try:
                 await self._changed.wait_for(lambda: self._may_enter(key))
                 if key != self._loaded:
-                    self._closed = True
+                    self._closed, self._loaded = True, UNKNOWN
                     try:
                         await self._load(weights)
                         self._loaded, self._since = key, asyncio.get_running_loop().time()
@@ -66,7 +70,7 @@ class Turns:
         if key == self._loaded:
             others = any(k != key for k in self._waiting)
             return not others or asyncio.get_running_loop().time() - self._since < PATIENCE or self._first() == key
-        return not self._running and (self._first() == key or self._loaded not in self._waiting)
+        return not self._running and self._first() == key
 
     def _first(self) -> str | None:
         return self._waiting[0] if self._waiting else None
@@ -81,6 +85,7 @@ class Turns:
             try:
                 if self._loaded is not None:
                     await self._changed.wait_for(lambda: not self._running)
+                self._loaded = UNKNOWN
                 yield
                 self._loaded = None
             finally:

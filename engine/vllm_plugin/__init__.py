@@ -5,8 +5,10 @@ vLLM loads :func:`register` in every process through the entry point group ``vll
 
 
 def register() -> None:
-    """Makes ``quantization="population"`` known, and ties this process's life to its parent's."""
+    """Makes ``quantization="population"`` known; ties this process to its parent; mends the compilation cache."""
     from engine.vllm_plugin import linear  # noqa: F401  (registers on import)
+    from engine.vllm_plugin.compile_cache import mend
     from engine.vllm_plugin.lifeline import die_with_parent
 
     die_with_parent()
+    mend()

@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 
 from engine.noise import Direction, factors
+from engine.vllm_plugin import seeds
 from engine.vllm_plugin.linear import masks
 from engine.vllm_plugin.mixer import Mixer
 
@@ -38,7 +39,10 @@ class PopulationWorker:
         def prepare_inputs(scheduler_output: Any, num_scheduled_tokens: np.ndarray, *args: Any, **kwargs: Any) -> Any:
             ids = runner.input_batch.req_ids[: len(num_scheduled_tokens)]
             self._mixer.write(ids, num_scheduled_tokens, runner.requests)
-            return prepare(scheduler_output, num_scheduled_tokens, *args, **kwargs)
+            prepared = prepare(scheduler_output, num_scheduled_tokens, *args, **kwargs)
+            if runner.device.type == "cpu":
+                seeds.mend(runner, len(ids))
+            return prepared
 
         runner._prepare_inputs = prepare_inputs
         return {
