@@ -90,7 +90,7 @@ def learning(rows: Rows) -> Figure:
             "line": {"color": ACCENT, "width": 1.5},
         },
     }
-    legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom", "font": {"color": QUIET}}
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"color": QUIET}}
     return {
         "data": [points, line],
         "layout": layout(

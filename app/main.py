@@ -90,6 +90,8 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
         def tell(kind: str, data: dict[str, Any]) -> None:
             if kind != "rating":  # app.ratings publishes these with their credit
                 bus.publish(kind, data)
+            if kind == "population":  # other members, perhaps other settings
+                bus.publish("status", {})
             if kind in ("status", "population"):  # it may have come up, or come back
                 ratings.tell_waiting()
 

@@ -6,12 +6,14 @@ ones (``turn`` first, ``end`` last) are for the page's script.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 from markupsafe import Markup
@@ -19,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.db import DatabaseUnavailable
 from app.deps import Services
-from app.inference import Inferences, ReplyFailed
+from app.inference import Inference, Inferences, ReplyFailed
 from app.markdown import Growing, render
 from app.store import NotFound, RatedMessage, Turn
 from app.streaming import NO_BUFFERING
@@ -124,36 +126,51 @@ async def answer(services: Services, user: Message, *, new: bool) -> AsyncIterat
     """Answers a user row by the least-rated member. ``new``: the row itself is not on the page yet."""
     assert user.conversation_id is not None
     talk = await services.store.conversation(user.conversation_id)
-    yield _event("turn", {"conversation": talk.id, "turn": user.id, "title": talk.title})
-    if new:
-        talks = await services.store.conversations()
-        writing = fragment("_turn.html", turn=TurnView(user.id, user.content, None, ""), writing=True)
-        yield _html(
-            swap("#log", writing, "beforeend"),
-            swap("#talks", fragment("_talks.html", talks=talks, current=talk.id)),
-        )
-    else:
-        yield _html(swap(f"#t-{user.id} .reply", fragment("_writing.html", turn=user.id), "outerHTML"))
     note = ""
-    try:
-        messages = await services.store.prompt(user.id, services.preferences.chat.system_prompt)
-        async with await services.inferences.open(
-            messages, sampling(services), source="chat", parent_id=user.id
-        ) as inference:
-            growing = Growing()
-            async for delta in inference:
-                if delta.text:
-                    settled, tail = growing.add(delta.text)
-                    place = f"#w-{user.id}"
-                    pieces = [swap(f"{place} .settled", settled, "beforeend")] if settled else []
-                    yield _html(*pieces, swap(f"{place} .tail", tail))
-    except (EngineError, ReplyFailed, DatabaseUnavailable, NotFound) as error:
-        note = str(error)
-    turn = await find_turn(services, talk.id, user.id)
-    yield _html(
-        swap(f"#t-{user.id}", fragment("_turn.html", turn=turn_view(turn, services.inferences, note)), "outerHTML")
-    )
+    async with _asked(services, user) as asked:
+        yield _event("turn", {"conversation": talk.id, "turn": user.id, "title": talk.title})
+        yield await _begun(services, user, new)
+        try:
+            async with await asked as inference:
+                growing = Growing()
+                async for delta in inference:
+                    if delta.text:
+                        yield _grown(user.id, *growing.add(delta.text))
+        except (EngineError, ReplyFailed, DatabaseUnavailable, NotFound) as error:
+            note = str(error)
+    view = turn_view(await find_turn(services, talk.id, user.id), services.inferences, note)
+    yield _html(swap(f"#t-{user.id}", fragment("_turn.html", turn=view), "outerHTML"))
     yield _event("end", {})
+
+
+@contextlib.asynccontextmanager
+async def _asked(services: Services, user: Message) -> AsyncIterator[asyncio.Task[Inference]]:
+    """The engine is being asked: from here on :meth:`Inferences.stop_answer` finds it. Leaving stops it."""
+    messages = await services.store.prompt(user.id, services.preferences.chat.system_prompt)
+    task = asyncio.create_task(services.inferences.open(messages, sampling(services), source="chat", parent_id=user.id))
+    await asyncio.sleep(0)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
+                await task.result().close()
+
+
+async def _begun(services: Services, user: Message, new: bool) -> bytes:
+    if not new:
+        return _html(swap(f"#t-{user.id} .reply", fragment("_writing.html", turn=user.id), "outerHTML"))
+    turn = fragment("_turn.html", turn=TurnView(user.id, user.content, None, ""), writing=True)
+    talks = fragment("_talks.html", talks=await services.store.conversations(), current=user.conversation_id)
+    return _html(swap("#log", turn, "beforeend"), swap("#talks", talks))
+
+
+def _grown(user_id: str, settled: str, tail: str) -> bytes:
+    place = f"#w-{user_id}"
+    before = swap(f"{place} .settled", settled, "beforeend") if settled else ""
+    return _html(before, swap(f"{place} .tail", tail))
 
 
 async def find_turn(services: Services, conversation: str, user_id: str) -> Turn:

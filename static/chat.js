@@ -71,13 +71,15 @@ document.addEventListener(
 );
 
 for (const form of [composer, again]) {
-  form.addEventListener("htmx:before:request", () => {
+  form.addEventListener("htmx:before:request", ({ target }) => {
+    if (target !== form) return; // the stop button lies in the form
     stopping = false;
     ended = false;
     docked = true;
+    end = 0;
     become("asked");
   });
-  form.addEventListener("htmx:finally:request", () => state === "asked" && become("idle"));
+  form.addEventListener("htmx:finally:request", ({ target }) => target === form && state === "asked" && become("idle"));
   form.addEventListener("htmx:after:sse:connection", () => become("streaming"));
   form.addEventListener("turn", (event) => {
     const begun = JSON.parse(event.detail.data);
@@ -135,13 +137,23 @@ window.addEventListener("popstate", () => location.reload());
 // -- scrolling --------------------------------------------------------------------------------------------------------
 
 let docked = true;
-const toEnd = () => scroll.scrollTo({ top: scroll.scrollHeight, behavior: "instant" });
+let end = 0;
+const atEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 40;
+
+function follow() {
+  if (scroll.scrollTop < end - 2 && !atEnd()) docked = false; // moved up since, though no scroll event has come yet
+  if (!docked) return;
+  scroll.scrollTo({ top: scroll.scrollHeight, behavior: "instant" });
+  end = scroll.scrollTop;
+}
+
 scroll.addEventListener("scroll", () => {
-  docked = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 40;
+  docked = atEnd();
+  if (docked) end = scroll.scrollTop;
 });
-new MutationObserver(() => docked && toEnd()).observe(log, { childList: true, subtree: true, characterData: true });
-new ResizeObserver(() => docked && toEnd()).observe(scroll);
-toEnd();
+new MutationObserver(follow).observe(log, { childList: true, subtree: true, characterData: true });
+new ResizeObserver(follow).observe(scroll);
+follow();
 
 // -- small things -----------------------------------------------------------------------------------------------------
 

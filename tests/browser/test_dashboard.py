@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from playwright.async_api import Page, expect
 
 from tests.api.conftest import Live
@@ -18,6 +21,23 @@ async def generations(live: Live, count: int) -> None:
         number += 1
 
 
+async def becomes(page: Page, expression: str, value: Any, seconds: float = 10) -> None:
+    """Waits for the value of an expression (Playwright's own wait needs eval, which the pages forbid)."""
+    async with asyncio.timeout(seconds):
+        while await page.evaluate(expression) != value:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def zoom(page: Page, name: str) -> None:
+    """Drags a rectangle over the middle of a chart."""
+    box = await page.locator(f"#chart-{name} .nsewdrag").first.bounding_box()
+    assert box is not None
+    await page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.7 * box["height"], steps=5)
+    await page.mouse.up()
+
+
 async def drawn(page: Page, name: str) -> None:
     await expect(page.locator(f"#chart-{name} .main-svg").first).to_be_visible()
 
@@ -28,18 +48,21 @@ async def test_panels_move_and_keep_zoom_and_hidden_traces(live: Live, open_page
     await drawn(page, "learning")
     assert await flows.points(page) == 5
     chart = "document.getElementById('chart-learning')"
-    await page.evaluate(f"Plotly.relayout({chart}, {{'xaxis.range': [1, 3], 'yaxis.range': [0.2, 0.8]}})")
+    await zoom(page, "learning")
+    ranges = f"[...{chart}.layout.xaxis.range, ...{chart}.layout.yaxis.range]"
+    zoomed = await page.evaluate(ranges)
+    assert zoomed[0] > 0
+    assert zoomed[3] < 1
     await page.locator("#chart-learning .legendtoggle").first.click()
     await expect(page.locator("#chart-learning .scatterlayer .trace")).to_have_count(1)
     before = await page.evaluate(f"{chart}.data.map(t => t.y)")
     sentence = await page.locator("#sentence").inner_text()
     await generations(live, 2)
-    await page.wait_for_function(f"{chart}.data.find(t => t.name === 'mean reward').x.length === 7")
+    await becomes(page, f"{chart}.data.find(t => t.name === 'mean reward').x.length", 7)
     after = await page.evaluate(f"{chart}.data.map(t => t.y)")
     assert [y[: len(b)] for y, b in zip(after, before, strict=True)] == before
     assert len(after[1]) == 7
-    assert await page.evaluate(f"{chart}.layout.xaxis.range") == [1, 3]
-    assert await page.evaluate(f"{chart}.layout.yaxis.range") == [0.2, 0.8]
+    assert await page.evaluate(ranges) == zoomed
     assert await page.evaluate(f"{chart}._fullData[0].visible") == "legendonly"
     assert await page.locator("#sentence").inner_text() != sentence
     await expect(page.locator("#answer-drift")).to_contain_text("0.7%")
@@ -52,7 +75,7 @@ async def test_the_present_members_move_with_every_rating(live: Live, open_page:
     await live.rate((await live.chat())["id"], True)
     await expect(page.locator("#answer-members")).to_contain_text("Member 0 is the only one rated so far, with 100%")
     chart = "document.getElementById('chart-members')"
-    await page.wait_for_function(f"{chart}.data[1].y.join() === '1,0,0,0'")
+    await becomes(page, f"{chart}.data[1].y", [1, 0, 0, 0])
     await page.locator("[data-table=members] summary").click()
     table = page.locator("[data-table=members] table")
     await expect(table.locator("tbody tr").first).to_contain_text("100.0%")
@@ -101,8 +124,8 @@ async def test_light_dark_and_phone(live: Live, open_page: Open, watch: Watch) -
         assert await page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
         await page.locator("#status").click()
         await page.locator("#theme").click()
-        await page.wait_for_function(
-            "paint => document.getElementById('chart-learning')._fullLayout.font.color !== paint",
-            arg=next(iter(paints)) if len(paints) == 1 else None,
-        )
+        other = "dark" if scheme == "light" else "light"
+        await expect(page.locator("html")).to_have_attribute("data-theme", other)
+        color = "document.getElementById('chart-learning')._fullLayout.font.color"
+        await becomes(page, f"{color} === getComputedStyle(document.body).color", True)
     assert len(paints) == 2
