@@ -54,6 +54,10 @@ class TransformersBackend:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @property
+    def basis(self) -> int:
+        return len(self._folds)
+
+    @property
     def alive(self) -> bool:
         return self._model is not None
 
