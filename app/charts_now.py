@@ -27,6 +27,8 @@ def members_answer(rows: Rows) -> str:
 def members(rows: Rows) -> Figure:
     if not rows.members:
         return empty("The population is drawn when the engine is ready.")
+    if not any(m.served or m.ratings for m in rows.members):
+        return empty("Nobody has asked this generation anything yet.")
     known = [m.fitness for m in rows.members if m.fitness is not None]
     mean = sum(known) / len(known) if known else 0.0
     reach = max((abs(f - mean) for f in known), default=0.0) or 1.0

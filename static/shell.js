@@ -88,38 +88,43 @@ document.addEventListener("htmx:error", (event) => {
 
 // -- the stream of events ---------------------------------------------------------------------------------------------
 
-let lost = 0;
+let lost = false;
+let patience = 0;
 
-function down() {
-  if (lost) return;
-  lost = setTimeout(() => {
+function down(grace) {
+  lost = true;
+  clearTimeout(patience);
+  patience = setTimeout(() => {
     banner.textContent = "The server cannot be reached. This page tries again by itself; what was sent is kept.";
     banner.hidden = false;
-  }, 1500);
+  }, grace);
 }
 
 function up() {
   if (!lost) return;
-  clearTimeout(lost);
-  lost = 0;
+  clearTimeout(patience);
+  lost = false;
   banner.hidden = true;
   tell("back");
 }
 
-live.addEventListener("status", (event) => show(JSON.parse(event.detail.data)));
+live.addEventListener("status", (event) => {
+  if (live._htmx?.sse) live._htmx.sse.config.reconnectDelay = 300; // then twice as long each time, up to the limit
+  show(JSON.parse(event.detail.data));
+});
 live.addEventListener("resync", () => tell("back"));
 live.addEventListener("settings", () => tell("change", status));
 live.addEventListener("htmx:after:sse:connection", (event) => {
   if (event.detail.connection.status === 200) up();
 });
-live.addEventListener("htmx:sse:error", () => document.hidden || down());
+live.addEventListener("htmx:sse:error", () => document.hidden || banner.hidden === false || down(700));
 live.addEventListener("htmx:before:sse:connection", (event) => {
-  if (event.detail.connection.attempt > 0 && !document.hidden) down();
+  if (event.detail.connection.attempt > 0 && !document.hidden && !lost) down(4000);
 });
 // A first connection that fails is not tried again by the extension.
 const again = () => setTimeout(() => live._htmx?.sse || htmx.trigger(live, "popserve:connect"), 3000);
-live.addEventListener("htmx:error", () => (down(), again()));
-live.addEventListener("htmx:response:error", () => (down(), again()));
+live.addEventListener("htmx:error", () => (down(700), again()));
+live.addEventListener("htmx:response:error", () => (down(700), again()));
 live.addEventListener("htmx:sse:close", again);
 
 // -- the sheet --------------------------------------------------------------------------------------------------------
