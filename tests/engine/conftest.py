@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from engine.checkpoint import Checkpoint
 from engine.model_files import prepare_model
@@ -61,3 +62,20 @@ def tiny(embedded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def checkpoint(small: Path) -> Checkpoint:
     return Checkpoint(small)
+
+
+@pytest_asyncio.fixture
+async def world(server_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Servers on the scripted backend, see :mod:`tests.engine.harness`."""
+    from tests.engine.harness import World
+
+    world = World(server_folder, tmp_path, monkeypatch)
+    yield world
+    await world.close()
+
+
+@pytest.fixture(scope="session")
+def server_folder(small: Path) -> Path:
+    """The small model passes for a whole one: the scripted backend reads no text."""
+    (small / "tokenizer.json").write_text("{}")
+    return small
