@@ -54,7 +54,10 @@ class ServedReply:
             backend = server.backend_or_raise()
             self.generation, self.member, weights = server.assign(self._target, self._session)
             self._entered, self._backend = True, backend
-            self._stream = backend.open(tokens, self._sampling, weights, request_id=self._id, priority=self._priority)
+            with server.watching_for_death(backend):
+                self._stream = backend.open(
+                    tokens, self._sampling, weights, request_id=self._id, priority=self._priority
+                )
         except BaseException:
             self._leave()
             raise
