@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from app.plots import ACCENT, LINE, QUIET, RAMP, REVISION, Figure, Rows, Table, axis, empty, layout, share
 from app.pulse import Beat
 from app.words import count, percent
+
+GAP = 15.0
+"""Seconds without a beat that are drawn as a gap."""
+POINTS = 600
 
 # -- who answers well now? ---------------------------------------------------------------------------------------------
 
@@ -101,8 +107,9 @@ def throughput(rows: Rows) -> Figure:
         return empty("Measured every second once the engine serves.")
     x: list[int] = []
     y: list[float | None] = []
-    for before, beat in zip([None, *rows.beats], rows.beats, strict=False):
-        if before is not None and beat.at - before.at > 5:  # nobody looked: a gap
+    beats = thinned(rows.beats)
+    for before, beat in zip([None, *beats], beats, strict=False):
+        if before is not None and beat.at - before.at > GAP:  # nobody looked: a gap
             x.append(_milliseconds(before.at + 1))
             y.append(None)
         x.append(_milliseconds(beat.at))
@@ -123,6 +130,20 @@ def throughput(rows: Rows) -> Figure:
             yaxis=axis(title="tokens/s", rangemode="tozero", nticks=5),
         ),
     }
+
+
+def thinned(beats: Sequence[Beat]) -> list[Beat]:
+    """At most :data:`POINTS` beats, each the mean of those around it that follow one another without a gap."""
+    size = -(-len(beats) // POINTS)
+    groups: list[list[Beat]] = []
+    for beat in beats:
+        if groups and len(groups[-1]) < size and beat.at - groups[-1][-1].at <= GAP:
+            groups[-1].append(beat)
+        else:
+            groups.append([beat])
+    return [
+        replace(group[-1], tokens_per_second=sum(b.tokens_per_second for b in group) / len(group)) for group in groups
+    ]
 
 
 def _milliseconds(at: float) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from app.deps import Services, ServicesDep
 from app.errors import ApiError
+from app.history import GenerationResult, History
 from app.panels import BY_NAME, PANELS, Panel, sentence
 from app.plots import Rows, finite
 from app.templating import fragment, page
@@ -19,9 +21,22 @@ MOST = 2000
 """Generations drawn, the newest."""
 
 
+_merges: WeakKeyDictionary[History, tuple[object, list[GenerationResult]]] = WeakKeyDictionary()
+
+
+async def merges_of(services: Services) -> list[GenerationResult]:
+    """Read once a merge, not once a second by every open dashboard."""
+    newest = services.server.status().last_merge
+    key = newest and newest["merged_at"]
+    kept = _merges.get(services.history)
+    if kept is None or kept[0] != key:
+        kept = _merges[services.history] = (key, await services.history.generations(limit=MOST))
+    return kept[1]
+
+
 async def rows_of(services: Services) -> Rows:
     return Rows(
-        merges=await services.history.generations(limit=MOST),
+        merges=await merges_of(services),
         members=services.server.members(),
         generation=services.server.status().generation,
         beats=list(services.pulse.beats),

@@ -89,6 +89,14 @@ def test_a_second_that_nobody_looked_at_is_a_gap() -> None:
     assert line["x"] == [0, 1000, 2000, 100_000]
 
 
+def test_an_hour_is_thinned_to_means_without_hiding_a_gap() -> None:
+    beats = [Beat(float(i + (1000 if i > 1800 else 0)), float(i % 2), 1, 0) for i in range(3600)]
+    (line,) = BY_NAME["throughput"].figure(replace(FULL, beats=beats))["data"]
+    assert len(line["y"]) <= 603
+    assert line["y"].count(None) == 1
+    assert sum(y for y in line["y"] if y is not None) / len(line["y"]) == pytest.approx(0.5, abs=0.01)
+
+
 def test_a_null_merge_is_drawn_hollow_and_said() -> None:
     rows = replace(FULL, merges=[merge(0, 1.0, 1.0), merge(1, 0.0, 1.0)])
     line = BY_NAME["learning"].figure(rows)["data"][1]

@@ -71,6 +71,26 @@ async def test_figures_are_json_without_nan(live: Live) -> None:
     assert panels["throughput"]["figure"]["data"][0]["y"][-1] is None
 
 
+async def test_merges_are_read_once_a_merge(live: Live) -> None:
+    reads = []
+    generations = live.services.history.generations
+
+    async def counted(**options):
+        reads.append(options)
+        return await generations(**options)
+
+    live.services.history.generations = counted  # type: ignore[method-assign]
+    for count in (0, 1, 2):
+        for _ in range(3):
+            panels = (await live.client.get("/dashboard/figures.json?panel=drift")).json()["panels"]
+            data = panels["drift"]["figure"]["data"]
+            assert len(data[0]["x"] if data else []) == count
+        assert len(reads) == count + 1
+        for i in range(4):
+            await live.rate((await live.chat())["id"], i % 2 == 0)
+        await until(lambda count=count: len(live.server.merges) > count)
+
+
 async def test_a_message_is_not_stored_while_the_engine_starts(tmp_path) -> None:
     gate = asyncio.Event()
     async with serving(tmp_path, ready=False, start_after=gate) as live:
