@@ -47,6 +47,14 @@ def ask(work: Callable[[Client], Coroutine[Any, Any, Any]], url: str, patience: 
         fail("interrupted", 130)
 
 
+@cli.callback()
+def everywhere(
+    url: Annotated[str | None, typer.Option(help="The server to talk to, for every command.")] = None,
+) -> None:
+    if url:
+        os.environ["POPSERVE_URL"] = url
+
+
 @cli.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,

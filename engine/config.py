@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
-import tempfile
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -46,13 +47,32 @@ def choose(engine: str) -> str:
     return "vllm" if found and engine != "transformers" else "transformers"
 
 
+def scratch_candidates(home: Path) -> list[Path]:
+    """Where :func:`scratch_folder` may lie, best first."""
+    name = f"popserve-{hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:16]}"
+    return [SHARED_MEMORY / name, home / name]
+
+
+def scratch_folder(home: Path) -> Path:
+    """An empty folder of this home's own for weights on their way to the engine: hundreds of megabytes that live for
+    a second, so in memory where there is such a place. What a killed server left there goes."""
+    for folder in scratch_candidates(home):
+        if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
+            continue  # somebody else's
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            continue
+        return folder
+    raise EngineError(f"no folder for temporary weights can be made in {SHARED_MEMORY} or {home}")
+
+
 def make_backend(config: Config, folder: Path) -> Backend:
     """The backend for a checkpoint folder, not started yet. Slow: imports torch."""
     from engine.backends.base import BackendConfig
 
-    # Weights on their way to the engine are hundreds of megabytes that live for a second.
-    where = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-    scratch = Path(tempfile.mkdtemp(prefix="popserve-", dir=where))
+    scratch = scratch_folder(config.home)
     limits = {
         "max_num_seqs": config.max_num_seqs,
         "max_num_batched_tokens": config.max_num_batched_tokens,

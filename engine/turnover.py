@@ -56,10 +56,9 @@ class Turnover:
         server, learner = self.server, self.server.learner
         backend = server.backend_or_fresh()
         server.master = await asyncio.to_thread(replay, backend.checkpoint, learner.ledger, self._snapshots)
-        server.basis = 0
-        if server.master.folded:
+        if server.master.folded or backend.basis:
             await backend.fold(server.master, {})
-            server.basis = 1
+        server.basis = backend.basis
         self.check(learner.generation.settings)
         # Gaussian terms are folded by the merge that adds them, unless it was killed before it could.
         interrupted = any(d.kind == "gaussian" for d in learner.ledger.coefficients)

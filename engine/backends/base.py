@@ -96,6 +96,10 @@ class Backend(Protocol):
         the output they would have had."""
 
     @property
+    def basis(self) -> int:
+        """Folds since :meth:`start`."""
+
+    @property
     def running(self) -> int: ...
 
     @property

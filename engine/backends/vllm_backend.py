@@ -99,6 +99,11 @@ class VllmBackend:
         llm, self._llm = self._llm, None
         if llm is not None:
             await asyncio.to_thread(llm.shutdown)
+        shutil.rmtree(self.config.scratch, ignore_errors=True)
+
+    @property
+    def basis(self) -> int:
+        return len(self._folds)
 
     @property
     def alive(self) -> bool:
