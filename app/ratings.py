@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, func, select
 
 from app.db import Database
 from app.events import Bus
@@ -53,7 +53,8 @@ class Rated:
 @dataclass(frozen=True)
 class _Stored:
     message: Message
-    counted: bool
+    more: int
+    """Present ratings more than before: 1, 0, or -1 for one taken back."""
 
 
 class Ratings:
@@ -65,12 +66,12 @@ class Ratings:
         self.bus = bus
         self.metrics = metrics
         self.total = 0
-        """Every rating stored, ratings taken back not counted."""
+        """Present ratings: one for each (reply, rater, metric), however often it was changed."""
         self._untold: dict[str, tuple[int, int | None, float | None]] = {}
 
     async def open(self) -> None:
         """Counts what is stored."""
-        count = select(func.count(col(RatingEvent.id))).where(col(RatingEvent.value).is_not(None))
+        count = select(func.count()).select_from(Rating)
         self.total = await self.db.read(lambda session: session.exec(count).one())
 
     def declared(self) -> str:
@@ -110,7 +111,7 @@ class Ratings:
 
     async def _rate(self, event: RatingEvent) -> Rated:
         stored = await self.db.write(lambda session: record(session, event, self.metrics))
-        self.total += stored.counted
+        self.total += stored.more
         message = stored.message
         credit = self._tell(message.id, message.generation or 0, message.member, message.reward)
         boolean = self.metrics[event.metric].kind == "bool" and event.value is not None
@@ -159,17 +160,18 @@ def record(session: Session, event: RatingEvent, metrics: dict[str, Metric]) -> 
             same = ("inference_id", "rater", "metric", "value", "comment", "tags")
             if any(getattr(earlier, name) != getattr(event, name) for name in same):
                 raise KeyReused("This idempotency key was used for another rating: take a new key.")
-            return _Stored(message, counted=False)
+            return _Stored(message, 0)
     if message.state == "streaming":
         raise NotFinished("This reply is still being written: rate it when it has finished.")
     if message.state == "failed" or message.generation is None:
         raise NotFinished("This reply never finished, so there is nothing to rate: ask again.")
+    before = session.get(Rating, (event.inference_id, event.rater, event.metric)) is not None
     session.add(event)
     session.flush()
     _replace(session, event)
     message.reward = reward(session, message.id, metrics)
     session.flush()
-    return _Stored(message, counted=event.value is not None)
+    return _Stored(message, (event.value is not None) - before)
 
 
 def reward(session: Session, inference_id: str, metrics: dict[str, Metric]) -> float | None:
