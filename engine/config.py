@@ -53,10 +53,12 @@ def scratch_candidates(home: Path) -> list[Path]:
     return [SHARED_MEMORY / name, home / name]
 
 
-def scratch_folder(home: Path) -> Path:
-    """An empty folder of this home's own for weights on their way to the engine: hundreds of megabytes that live for
-    a second, so in memory where there is such a place. What a killed server left there goes."""
+def scratch_folder(home: Path, size: int) -> Path:
+    """An empty folder of this home's own for ``size`` bytes of weights on their way to the engine, which live for a
+    second: in memory where there is room. What a killed server left there goes. Raises EngineError."""
     for folder in scratch_candidates(home):
+        if not folder.parent.exists() or shutil.disk_usage(folder.parent).free < size:
+            continue
         if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
             continue  # somebody else's
         try:
@@ -65,14 +67,17 @@ def scratch_folder(home: Path) -> Path:
         except OSError:
             continue
         return folder
-    raise EngineError(f"no folder for temporary weights can be made in {SHARED_MEMORY} or {home}")
+    raise EngineError(
+        f"neither {SHARED_MEMORY} nor {home} has room for {size / 2**20:.0f} MiB of temporary weights: free some space"
+    )
 
 
 def make_backend(config: Config, folder: Path) -> Backend:
     """The backend for a checkpoint folder, not started yet. Slow: imports torch."""
     from engine.backends.base import BackendConfig
 
-    scratch = scratch_folder(config.home)
+    # Twice: in float32 the weights are twice as large as in the usual checkpoint.
+    scratch = scratch_folder(config.home, 2 * sum(f.stat().st_size for f in folder.glob("*.safetensors")))
     limits = {
         "max_num_seqs": config.max_num_seqs,
         "max_num_batched_tokens": config.max_num_batched_tokens,
