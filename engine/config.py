@@ -99,3 +99,22 @@ def make_backend(config: Config, folder: Path) -> Backend:
     from engine.backends.transformers_backend import TransformersBackend
 
     return TransformersBackend(settings)
+
+
+def fetch(config: Config) -> Path:
+    """The checkpoint's folder: converted, found, or fetched from the hub. Slow. Raises EngineError."""
+    from engine.model_files import ModelError, prepare_model
+
+    try:
+        found = prepare_model(config.model, config.home)
+    except ModelError as error:
+        raise EngineError(str(error)) from error
+    if isinstance(found, Path):
+        return found
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(snapshot_download(found, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        raise EngineError(f"the model {found!r} cannot be fetched: {error}. Give a local folder instead.") from error

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine import merge as mathematics
-from engine.config import Config, make_backend
+from engine import report
+from engine.config import Config, fetch, make_backend
 from engine.gate import Gate
 from engine.interface import (
     BadRequest,
@@ -65,7 +65,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._merging = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._engine_name, self._model_name = "", config.model
+        self.engine_name, self.model_name = "", config.model
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -80,8 +80,8 @@ class Server:
 
     async def _start(self) -> None:
         self._say("preparing the model")
-        folder = await asyncio.to_thread(_prepare, self.config)
-        self._model_name = folder.name
+        folder = await asyncio.to_thread(fetch, self.config)
+        self.model_name = folder.name
         saved = await self.journal.load()
         if saved is None:
             await self.journal.begin(self.learner.generation)
@@ -104,7 +104,7 @@ class Server:
             self._say("rebuilding the weights from the ledger")
             self.backend = backend
             await self.turnover.rebuild(folder)
-            self._engine_name = backend.name
+            self.engine_name = backend.name
         except BaseException:
             self.backend = None
             await backend.close()
@@ -269,7 +269,9 @@ class Server:
         began = time.monotonic()
         self.backend_or_raise()
         record = self.learner.plan(reason, self.entropy, following)
-        record = replace(record, drift=self.drift_of(self.learner.totals_after(record)))
+        record = replace(
+            record, drift=report.drift(self.backend_or_raise().checkpoint, self.learner.totals_after(record))
+        )
         self.state = "merging"
         self.emit("status")
         try:
@@ -281,67 +283,17 @@ class Server:
                 self.state = "serving"
         self.last_merge, self.drift = record, record.drift
         log.info("generation %d: %s", record.generation, message_of(record))
-        self.emit("merge", self._merge_json(record))
+        self.emit("merge", report.merge_json(record))
         self.emit("status")
         return record
-
-    def drift_of(self, totals: Any) -> float:
-        """‖θ − θ_0‖ / ‖θ_0‖ from coordinates; see :func:`engine.merge.drift`."""
-        assert self.backend is not None
-        squares: dict[str, float] = {}
-        for direction, c in totals.items():
-            squares[direction.kind] = squares.get(direction.kind, 0.0) + c * c
-        checkpoint = self.backend.checkpoint
-        parts = (mathematics.drift([v**0.5], checkpoint.size(k), checkpoint.norm) for k, v in squares.items())
-        return sum(p * p for p in parts) ** 0.5
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def status(self) -> Status:
-        generation = self.learner.generation
-        fit, _ = self.learner.fitness()
-        return Status(
-            model=self._model_name,
-            engine=self._engine_name,
-            state=self.state,
-            waiting_for=self.waiting_for,
-            generation=generation.number,
-            members=generation.settings.members,
-            ratings=self.learner.ratings,
-            merge_after=generation.settings.merge_after,
-            rated_members=int((fit == fit).sum()),
-            drift=self.drift,
-            running=self.gate.running,
-            waiting=self.gate.waiting,
-            tokens_per_second=self.meter.rate(),
-            profile=generation.settings.profile,
-            settings=generation.settings.to_json(),
-            last_merge=self._merge_json(self.last_merge) if self.last_merge else None,
-        )
-
-    @staticmethod
-    def _merge_json(record: MergeRecord) -> dict[str, Any]:
-        names = ("generation", "reason", "mean_reward", "ratings", "null", "late", "drift", "merged_at", "merge_ms")
-        return {name: getattr(record, name) for name in names} | {
-            "pause_ms": record.pause_ms,
-            "next_generation": record.next.number,
-            "message": message_of(record),
-        }
+        return report.status(self)
 
     def members(self) -> list[MemberStatus]:
-        fit, counts = self.learner.fitness()
-        return [
-            MemberStatus(
-                m.index,
-                m.direction.seed,
-                m.sign,
-                self.router.served[m.index],
-                self.router.running[m.index],
-                int(counts[m.index]),
-                None if fit[m.index] != fit[m.index] else float(fit[m.index]),
-            )
-            for m in self.learner.generation.members
-        ]
+        return report.members(self)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -358,22 +310,3 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _prepare(config: Config) -> Path:
-    """The checkpoint's folder: converted, found, or fetched from the hub. Slow. Raises EngineError."""
-    from engine.model_files import ModelError, prepare_model
-
-    try:
-        found = prepare_model(config.model, config.home)
-    except ModelError as error:
-        raise EngineError(str(error)) from error
-    if isinstance(found, Path):
-        return found
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        return Path(snapshot_download(found, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
-    except (OSError, ValueError, HfHubHTTPError) as error:
-        raise EngineError(f"the model {found!r} cannot be fetched: {error}. Give a local folder instead.") from error

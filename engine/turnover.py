@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine import report
 from engine.interface import BadRequest, MergeRecord
 from engine.ledger import Fold
 from engine.noise import Direction
@@ -66,7 +67,7 @@ class Turnover:
             await self.fold()
             await self._draw(learner.generation, set())
         await asyncio.to_thread(lambda: backend.checkpoint.norm)
-        server.drift = server.drift_of(learner.ledger.totals())
+        server.drift = report.drift(backend.checkpoint, learner.ledger.totals())
 
     async def redraw(self, generation: Generation) -> None:
         """Another population under the same number; nobody has been served by the present one."""

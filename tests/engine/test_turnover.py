@@ -156,6 +156,12 @@ class Crowd:
             self.replies.append(reply)
             await asyncio.sleep(0.001)
 
+    async def served_by(self, generation: int) -> None:
+        """Returns when somebody has had a whole reply of this generation."""
+        async with asyncio.timeout(30):
+            while not any(r.generation == generation for r in self.replies):
+                await asyncio.sleep(0.001)
+
     async def leave(self) -> None:
         self.stop = True
         await asyncio.gather(*self.tasks)
@@ -170,11 +176,11 @@ async def test_nobody_fails_whatever_the_rows(world, settings, rows):
     world.rows, world.talkative = rows, False
     server = await world.start(settings)
     crowd, records = Crowd(world), []
-    for _ in range(4):
-        await asyncio.sleep(0.03)
+    for number in range(4):
+        await crowd.served_by(number)
         world.rate_all()
         records.append(await server.merge())
-    await asyncio.sleep(0.03)
+    await crowd.served_by(4)
     await crowd.leave()
     if settings.kind == "gaussian" or rows < 8:
         assert all(r.pause_ms > 0 for r in records)
