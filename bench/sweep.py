@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import statistics
 import tempfile
 import time
@@ -29,15 +30,16 @@ from engine.server import Server
 from engine.tasks import Reply, get
 from tests.engine.memory_journal import MemoryJournal
 
-CAPITALS = dict(
-    pair.split(":")
-    for pair in (
-        "France:Paris Germany:Berlin Italy:Rome Spain:Madrid Portugal:Lisbon Austria:Vienna Greece:Athens Poland:Warsaw "
-        "Sweden:Stockholm Norway:Oslo Finland:Helsinki Denmark:Copenhagen Ireland:Dublin Russia:Moscow China:Beijing "
-        "Japan:Tokyo India:Delhi Egypt:Cairo Kenya:Nairobi Canada:Ottawa Mexico:Mexico Cuba:Havana Peru:Lima "
-        "Turkey:Ankara"
-    ).split()
-)
+CAPITALS = {
+    land: city
+    for land, city in re.findall(
+        r"(\w+) (\w+),",
+        """France Paris, Germany Berlin, Italy Rome, Spain Madrid, Portugal Lisbon, Austria Vienna, Greece Athens,
+        Poland Warsaw, Sweden Stockholm, Norway Oslo, Finland Helsinki, Denmark Copenhagen, Ireland Dublin,
+        Russia Moscow, China Beijing, Japan Tokyo, India Delhi, Egypt Cairo, Kenya Nairobi, Canada Ottawa,
+        Mexico Mexico, Cuba Havana, Peru Lima, Turkey Ankara,""",
+    )
+}
 
 
 class Bench(Server):
@@ -86,8 +88,7 @@ async def run(
     backend: VllmBackend, settings: Settings, task: Any, seed: int, options: argparse.Namespace
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
-        Path(home, "models").symlink_to(Path(options.home, "models").resolve())
-        server = Bench(Config(home=Path(home), model=options.model, seed=seed), backend)
+        server = Bench(Config(home=Path(home), model=str(backend.checkpoint.folder), seed=seed), backend)
         await server.start()
         await server.configure(settings, seed=seed)
         asked, curve = 0, []
@@ -110,7 +111,7 @@ async def run(
                 shuffler.shuffle(rewards)
             for (reply, name, _), reward in zip(batch, rewards, strict=True):
                 server.rate(name, reply.generation, reply.member, reward)
-            while server.status().generation == number:
+            while server.status().generation == number:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             curve.append(statistics.mean(rewards))
         result = {
@@ -149,7 +150,8 @@ async def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
                 worst = {k: min(r[k] for r in runs) for k in ("score", "knowledge")}
                 print(
                     f"{candidate or options.profile:40s} score {middle['score']:.3f} (worst {worst['score']:.3f})   "
-                    f"knowledge {middle['knowledge']:.2f} (worst {worst['knowledge']:.2f})   drift {middle['drift']:.3f}",
+                    f"knowledge {middle['knowledge']:.2f} (worst {worst['knowledge']:.2f})   "
+                    f"drift {middle['drift']:.3f}",
                     flush=True,
                 )
                 results.append({"candidate": candidate, "settings": settings.to_json(), "runs": runs})

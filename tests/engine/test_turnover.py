@@ -159,7 +159,7 @@ class Crowd:
     async def served_by(self, generation: int) -> None:
         """Returns when somebody has had a whole reply of this generation."""
         async with asyncio.timeout(30):
-            while not any(r.generation == generation for r in self.replies):
+            while not any(r.generation == generation for r in self.replies):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
     async def leave(self) -> None:
