@@ -30,16 +30,15 @@ from engine.server import Server
 from engine.tasks import Reply, get
 from tests.engine.memory_journal import MemoryJournal
 
-CAPITALS = {
-    land: city
-    for land, city in re.findall(
+CAPITALS = dict(
+    re.findall(
         r"(\w+) (\w+),",
         """France Paris, Germany Berlin, Italy Rome, Spain Madrid, Portugal Lisbon, Austria Vienna, Greece Athens,
         Poland Warsaw, Sweden Stockholm, Norway Oslo, Finland Helsinki, Denmark Copenhagen, Ireland Dublin,
         Russia Moscow, China Beijing, Japan Tokyo, India Delhi, Egypt Cairo, Kenya Nairobi, Canada Ottawa,
         Mexico Mexico, Cuba Havana, Peru Lima, Turkey Ankara,""",
     )
-}
+)
 
 
 class Bench(Server):
