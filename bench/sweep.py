@@ -91,6 +91,7 @@ async def run(
         await server.start()
         await server.configure(settings, seed=seed)
         asked, curve = 0, []
+        scores = [(0, await score(server, task, options.held_out))]
         shuffler = random.Random(seed)
         while asked < options.ratings:
             number = server.status().generation
@@ -113,9 +114,12 @@ async def run(
             while server.status().generation == number:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             curve.append(statistics.mean(rewards))
+            if asked >= options.ratings or (options.eval_every and len(curve) % options.eval_every == 0):
+                scores.append((asked, await score(server, task, options.held_out)))
         result = {
             "seed": seed,
-            "score": await score(server, task, options.held_out),
+            "score": scores[-1][1],
+            "scores": scores,
             "knowledge": await knowledge(server, task),
             "drift": server.status().drift,
             "rewards": curve,
@@ -141,10 +145,8 @@ async def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
                 runs = []
                 for seed in range(1, options.seeds + 1):
                     runs.append(await run(backend, settings, task, seed, options))
-                    print(
-                        f"   seed {seed}: score {runs[-1]['score']:.3f}  knowledge {runs[-1]['knowledge']:.2f}",
-                        flush=True,
-                    )
+                    line = "  ".join(f"{value:.3f}" for _, value in runs[-1]["scores"])
+                    print(f"   seed {seed}: score {line}   knowledge {runs[-1]['knowledge']:.2f}", flush=True)
                 middle = {k: statistics.median(r[k] for r in runs) for k in ("score", "knowledge", "drift")}
                 worst = {k: min(r[k] for r in runs) for k in ("score", "knowledge")}
                 print(
@@ -169,6 +171,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--held-out", type=int, default=256)
     parser.add_argument("--rows", type=int, default=BackendConfig.rows)
+    parser.add_argument("--eval-every", type=int, default=0, help="generations between two scores on the way")
     parser.add_argument("--shuffle", action="store_true", help="rewards are shuffled: nothing can be learned")
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--home", default=os.environ.get("POPSERVE_HOME", "var"))
