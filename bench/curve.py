@@ -26,7 +26,8 @@ def draw(runs: list[dict], title: str) -> str:
 
     median = [(r, statistics.median(run["scores"][i][1] for run in runs)) for i, (r, _) in enumerate(runs[0]["scores"])]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        'font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fdfcf8"/>',
         f'<text x="{LEFT}" y="18" fill="{INK}" font-weight="bold">{title}</text>',
     ]

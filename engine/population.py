@@ -24,9 +24,9 @@ class Settings:
     rank: int = 1
     sigma: float = 0.006
     """σ: a member is θ + σ ε. Not comparable between noise kinds and ranks."""
-    alpha: float = 0.008
+    alpha: float = 0.018
     """α of θ ← θ + (α / N) Σ Z_i ε_i; it already holds the 1/σ."""
-    decay: float = 0.0
+    decay: float = 0.02
     """λ of anchored weight decay, a merge."""
     merge_after: int = 8
     """Ratings that make a merge due."""
@@ -65,9 +65,9 @@ class Settings:
 
 PROFILES: dict[str, Settings] = {
     "room": Settings(),
-    "traffic": Settings(profile="traffic", members=16, alpha=0.012, merge_after=64, step="zscore"),
+    "traffic": Settings(profile="traffic", members=16, alpha=0.012, decay=0.0, merge_after=64, step="zscore"),
     "reference": Settings(
-        profile="reference", members=30, antithetic=False, alpha=0.0165, merge_after=6000, step="zscore"
+        profile="reference", members=30, antithetic=False, alpha=0.0165, decay=0.0, merge_after=6000, step="zscore"
     ),
 }
 """``room``: one person's thumbs move it. ``traffic``: many users. ``reference``: the population and the ratings of
