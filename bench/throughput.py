@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.backends.base import BackendConfig, Weights
-from engine.backends.vllm_backend import VllmBackend, VllmStream, prepare_environment
+from engine.backends.vllm_backend import VllmBackend, VllmStream
+from engine.backends.vllm_environment import prepare_environment
 from engine.model_files import prepare_model
 from engine.population import draw, profile
 from engine.tasks import get

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import importlib
+import logging
 import os
 import shutil
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from engine.backends.base import Backend
 
 SHARED_MEMORY = Path("/dev/shm")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,25 @@ class Config:
 
 
 def choose(engine: str) -> str:
-    """``vllm`` or ``transformers``. Raises EngineError when what was asked for is not installed."""
-    found = importlib.util.find_spec("vllm") is not None
-    if engine == "vllm" and not found:
-        raise EngineError("vLLM is not installed here: install it, or set POPSERVE_ENGINE=transformers")
-    return "vllm" if found and engine != "transformers" else "transformers"
+    """``vllm`` or ``transformers``; ``auto`` takes vLLM where it imports. Slow: tries the import.
+
+    Raises EngineError when what was asked for cannot be had.
+    """
+    if engine == "transformers":
+        return engine
+    from engine.backends.vllm_environment import prepare_environment
+
+    prepare_environment()
+    try:
+        importlib.import_module("vllm.v1.engine.async_llm")
+    except Exception as error:  # a broken installation fails in many ways
+        if engine == "vllm":
+            raise EngineError(
+                f"vLLM cannot be imported here ({error}): install it, or set POPSERVE_ENGINE=transformers"
+            ) from error
+        log.warning("vLLM cannot be imported (%s): serving with transformers, which is slower", error)
+        return "transformers"
+    return "vllm"
 
 
 def scratch_candidates(home: Path) -> list[Path]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,6 +20,7 @@ from engine.backends.base import BackendConfig, Weights
 from engine.backends.prompts import default_length, encode
 from engine.backends.rows import Rows
 from engine.backends.turns import Turns
+from engine.backends.vllm_environment import prepare_environment
 from engine.checkpoint import Checkpoint
 from engine.interface import BadRequest, Delta, EngineError, NotReady, Sampling
 from engine.master import Master
@@ -260,21 +260,3 @@ class VllmStream:
         if self._epoch is not None:
             self._backend.rows.leave(self._epoch)
             self._epoch = None
-
-
-def prepare_environment() -> None:
-    """What vLLM reads from the environment, set before it is imported; a value that is already set wins."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    defaults = {
-        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)) or "auto",
-        # The coefficient hook sits in the V1 runner; V2 prepares a step elsewhere.
-        "VLLM_USE_V2_MODEL_RUNNER": "0",
-        "VLLM_LOGGING_LEVEL": "WARNING",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-        "TOKENIZERS_PARALLELISM": "false",
-        "VLLM_PLUGINS": "popserve",
-        "POPSERVE_LIFELINE": "1",
-    }
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)

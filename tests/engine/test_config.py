@@ -11,13 +11,17 @@ from engine.backends.prompts import encode
 from engine.interface import BadRequest, EngineError
 
 
-def test_auto_takes_vllm_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_vllm_where_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.choose("transformers") == "transformers"
-    monkeypatch.setattr(config.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(config.importlib, "import_module", lambda name: object())
     assert config.choose("auto") == config.choose("vllm") == "vllm"
-    monkeypatch.setattr(config.importlib.util, "find_spec", lambda name: None)
+
+    def broken(name: str) -> None:
+        raise OSError("libnuma.so.1 is missing")
+
+    monkeypatch.setattr(config.importlib, "import_module", broken)
     assert config.choose("auto") == "transformers"
-    with pytest.raises(EngineError, match="POPSERVE_ENGINE=transformers"):
+    with pytest.raises(EngineError, match=r"libnuma.*POPSERVE_ENGINE=transformers"):
         config.choose("vllm")
 
 
