@@ -18,7 +18,7 @@ from engine.merge import enough, fitness, step, zscore
 from engine.noise import Direction
 from engine.population import Generation, Settings, draw, profile
 
-PAIRS = profile("room", members=4, merge_after=4, step="zscore", alpha=0.01)
+PAIRS = profile("room", members=4, merge_after=4, step="zscore", alpha=0.01, decay=0.0)
 SINGLES = replace(PAIRS, antithetic=False)
 
 

@@ -18,7 +18,7 @@ from engine.noise import Direction
 from engine.population import profile
 from tests.engine.harness import World, until
 
-LIVE = profile("room", members=8, merge_after=1000, step="zscore", alpha=0.02)
+LIVE = profile("room", members=8, merge_after=1000, step="zscore", alpha=0.02, decay=0.0)
 DECAYING = replace(LIVE, decay=0.05)
 WHOLE = replace(LIVE, members=4, kind="gaussian", sigma=0.001, alpha=0.002)
 
