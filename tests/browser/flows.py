@@ -126,7 +126,8 @@ async def _main(url: str) -> None:
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(viewport={"width": 1280, "height": 800})
+        page = await context.new_page()
         for name, value in (await whole(page, url)).items():
             print(f"{name}: {value}")
         await browser.close()

@@ -30,6 +30,8 @@ class RealServer:
         self.url = ""
         self.acknowledged: dict[str, bool] = {}
         """The ratings that the server has answered with 2xx."""
+        self.sent: dict[str, bool] = {}
+        """The last value sent for each reply, answered or not."""
 
     def start(self) -> RealServer:
         log = open(self.home.parent / "server.log", "a")  # noqa: SIM115
@@ -61,6 +63,7 @@ class RealServer:
         return self.post("/v1/chat/completions", messages=messages, **{"max_tokens": 8, **more})
 
     def rate(self, inference_id: str, value: bool) -> dict[str, Any]:
+        self.sent[inference_id] = value
         answer = self.post("/v1/feedback", inference_id=inference_id, metric_name="thumb", value=value)
         self.acknowledged[inference_id] = value
         return answer

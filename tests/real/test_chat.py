@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.browser]
 async def test_the_main_job(server: RealServer) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        page = await browser.new_page(viewport={"width": DESKTOP[0], "height": DESKTOP[1]})
-        seen = await flows.whole(page, server.url)
+        context = await browser.new_context(viewport={"width": DESKTOP[0], "height": DESKTOP[1]})
+        seen = await flows.whole(await context.new_page(), server.url)
         await browser.close()
     (merged, *_) = server.get("/api/generations")
     assert merged["ratings"] == 8

@@ -34,8 +34,8 @@ def test_the_held_out_set_is_pinned() -> None:
     """Scores of different versions are only comparable while this stays."""
     assert get("persona:brevity").held_out[:3] == (
         "What question do children ask about recycling?",
+        "Can you compare snails and reindeer?",
         "Which country is famous for noodle soup?",
-        "How do I serve falafel?",
     )
 
 

@@ -139,12 +139,12 @@ async def test_every_request_of_a_mixed_batch_gets_what_it_gets_alone(backend):
     long = "Here is some background that you need not repeat. " * 18
     models = [{}, *({d: s * SIGMA} for d in ROWS for s in (1, -1)), {ROWS[0]: 0.003, ROWS[2]: -0.004}, {WIDE: SIGMA}]
     jobs = [
-        (prompt(backend, (long if i % 2 == 0 else "") + QUESTIONS[i % 4]), weights(models[i % len(models)]))
-        for i in range(3 * MAX_NUM_SEQS + 4)
+        (prompt(backend, (long if i % 4 else "") + QUESTIONS[i % 4]), weights(models[i % len(models)]))
+        for i in range(2 * MAX_NUM_SEQS + 2)
     ]
-    alone = [await greedy(backend, tokens, w, 60) for tokens, w in jobs]
+    alone = [await greedy(backend, tokens, w, 90) for tokens, w in jobs]
     before = preemptions()
-    together = await asyncio.gather(*(greedy(backend, tokens, w, 60) for tokens, w in jobs))
+    together = await asyncio.gather(*(greedy(backend, tokens, w, 90) for tokens, w in jobs))
     assert max(len(t) for t, _ in jobs) > 128, "no prompt is chunked"
     assert preemptions() > before, "nothing was preempted"
     assert together == alone
