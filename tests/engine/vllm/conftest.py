@@ -32,7 +32,6 @@ async def backend(folder: Path, tmp_path_factory: pytest.TempPathFactory):
         max_num_batched_tokens=128,
         rows=16,
         kv_cache_gib=0.045,
-        extra={"disable_log_stats": False},
     )
     backend = VllmBackend(config)
     try:
