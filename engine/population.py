@@ -24,7 +24,7 @@ class Settings:
     rank: int = 1
     sigma: float = 0.006
     """σ: a member is θ + σ ε. Not comparable between noise kinds and ranks."""
-    alpha: float = 0.018
+    alpha: float = 0.016
     """α of θ ← θ + (α / N) Σ Z_i ε_i; it already holds the 1/σ."""
     decay: float = 0.02
     """λ of anchored weight decay, a merge."""

@@ -17,7 +17,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     home = tmp_path_factory.mktemp("real") / "home"
     model = Path(prepare_model("embedded", Path(os.environ.get("POPSERVE_HOME", "var")))).resolve()
     # Eight rows hold two generations of four pairs and nothing else: every second merge has to fold.
-    server = RealServer(home, model, dtype="float32", enforce_eager=1, rows=8, max_model_len=512, seed=4)
+    server = RealServer(
+        home, model, dtype="float32", enforce_eager=1, rows=8, max_model_len=2048, max_tokens=24, seed=4
+    )
     try:
         yield server.start()
         server.stop()
