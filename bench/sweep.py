@@ -50,7 +50,7 @@ class Bench(Server):
 
     async def _raise_backend(self, folder: Path) -> None:
         self.backend = self._shared
-        await self.turnover.rebuild(folder)
+        await self.turnover.rebuild()
 
     async def close(self) -> None:
         self.backend = None

@@ -103,7 +103,7 @@ class Server:
             await backend.start(self._say)
             self._say("rebuilding the weights from the ledger")
             self.backend = backend
-            await self.turnover.rebuild(folder)
+            await self.turnover.rebuild()
             self.engine_name = backend.name
         except BaseException:
             self.backend = None

@@ -50,7 +50,7 @@ class Turnover:
                 f"start it with POPSERVE_ROWS={need} or more"
             )
 
-    async def rebuild(self, folder: Path) -> None:
+    async def rebuild(self) -> None:
         """Brings a fresh backend to the present generation: snapshot, ledger, rows."""
         from engine.master import replay
 

@@ -173,8 +173,6 @@ async def test_a_cached_prefix_never_answers_for_other_weights(backend, oracle):
 
 
 async def test_merge_and_fold_serve_the_exported_master(backend, oracle, tmp_path):
-    from engine.master import replay  # noqa: F401  (the master is what an export writes)
-
     await resident(backend, [*ROWS, WIDE])
     merged = {ROWS[0]: 0.002, ROWS[1]: -0.003, ROWS[2]: 0.001, WIDE: 0.0005}
     before = await scores(backend, merged)
