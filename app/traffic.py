@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from app.client import Client, ClientError
 from app.runs import Plan, Result, Score, Turn
-from engine.tasks import Reply, Task
+from engine.tasks import Reply, Request, Task
 
 T = TypeVar("T")
 MERGE_TIMEOUT = 180.0
@@ -162,14 +162,15 @@ class Traffic:
         return [(read.reward, credit) for read, credit in zip(reads, credits, strict=True)]
 
     async def _read(self, index: int) -> _Read:
+        request = self.task.sample(self.plan.seed, index)
         answer = await self._ask(
-            self.task.sample(self.plan.seed, index),
+            request.prompt,
             temperature=self.plan.temperature,
             seed=(self.plan.seed << 31) + index,
             source=f"traffic:{self.task.name}",
             priority=1,
         )
-        return _Read(answer["id"], self._judge(answer))
+        return _Read(answer["id"], self._judge(request, answer))
 
     async def _read_and_rate(self, index: int) -> tuple[float, dict[str, Any]]:
         read = await self._read(index)
@@ -195,24 +196,25 @@ class Traffic:
         async with self._gate:
             return await self.client.call("POST", "/v1/chat/completions", json=body)
 
-    def _judge(self, answer: dict[str, Any]) -> float:
+    def _judge(self, request: Request, answer: dict[str, Any]) -> float:
         choice = answer["choices"][0]
-        return self.task.judge(Reply(choice["message"]["content"] or "", choice["finish_reason"] or ""))
+        return self.task.judge(request, Reply(choice["message"]["content"] or "", choice["finish_reason"] or ""))
 
     async def _measure(self, result: Result, generation: int) -> None:
         """Greedy answers of the source model to held-out prompts."""
-        prompts = self.task.held_out[: self.plan.held_out]
-        if not prompts:
+        requests = self.task.held_out[: self.plan.held_out]
+        if not requests:
             return
         started = time.monotonic()
         source = f"eval:{self.task.name}"
-        asked = (self._ask(p, temperature=0.0, population=False, source=source, priority=2) for p in prompts)
-        judged = [self._judge(answer) for answer in await together(asked)]
+        asked = (self._ask(r.prompt, temperature=0.0, population=False, source=source, priority=2) for r in requests)
+        answers = await together(asked)
+        judged = [self._judge(request, answer) for request, answer in zip(requests, answers, strict=True)]
         score = sum(judged) / len(judged)
         seconds = time.monotonic() - started
-        result.scores.append(Score(generation, result.ratings, score, len(prompts), seconds))
+        result.scores.append(Score(generation, result.ratings, score, len(requests), seconds))
         self.tell(
-            f"held-out score {score:.3f} after {result.ratings} ratings ({len(prompts)} prompts, {seconds:.0f} s)"
+            f"held-out score {score:.3f} after {result.ratings} ratings ({len(requests)} prompts, {seconds:.0f} s)"
         )
 
     async def _serving(self) -> dict[str, Any]:

@@ -72,9 +72,10 @@ async def ask(
 
 async def score(server: Server, task: Any, count: int) -> float:
     answers = await asyncio.gather(
-        *(ask(server, task, q, "source", 0.0, i) for i, q in enumerate(task.held_out[:count]))
+        *(ask(server, task, r.prompt, "source", 0.0, i) for i, r in enumerate(task.held_out[:count]))
     )
-    return statistics.mean(task.judge(r) for _, r in answers)
+    pairs = zip(task.held_out, answers, strict=False)
+    return statistics.mean(task.judge(request, reply) for request, (_, reply) in pairs)
 
 
 async def knowledge(server: Server, task: Any) -> float:
@@ -99,10 +100,9 @@ async def run(
 
             async def one(index: int, ready: asyncio.Semaphore = ready) -> tuple[Any, str, float]:
                 async with ready:
-                    reply, answer = await ask(
-                        server, task, task.sample(seed, index), "population", 0.7, seed * 10**6 + index
-                    )
-                    return reply, f"r{index}", task.judge(answer)
+                    request = task.sample(seed, index)
+                    reply, answer = await ask(server, task, request.prompt, "population", 0.7, seed * 10**6 + index)
+                    return reply, f"r{index}", task.judge(request, answer)
 
             batch = await asyncio.gather(*(one(asked + i) for i in range(settings.merge_after)))
             asked += len(batch)

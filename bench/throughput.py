@@ -33,7 +33,7 @@ serial = itertools.count()
 
 def prompts(backend: VllmBackend, count: int, round_: int) -> list[list[int]]:
     task = get("persona:brevity")
-    texts = [task.sample(7, round_ * 1000 + i) for i in range(count)]
+    texts = [task.sample(7, round_ * 1000 + i).prompt for i in range(count)]
     return [
         backend.encode([{"role": "system", "content": task.system_prompt}, {"role": "user", "content": t}])
         for t in texts

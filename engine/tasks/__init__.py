@@ -1,20 +1,46 @@
-"""What simulated users ask and what they like: a task samples requests and judges replies.
+"""What simulated users ask and what they like: a task samples requests, plays episodes and rewards replies.
 
 from engine.tasks import get
 task = get("persona:brevity")
 """
 
-from engine.tasks.base import Reply, Task
-from engine.tasks.personas import PERSONAS
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-TASKS: dict[str, Task] = {task.name: task for task in PERSONAS}
-
-
-def get(name: str) -> Task:
-    """The task of that name. Raises ValueError with the names there are."""
-    if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}: choose from {', '.join(TASKS)}")
-    return TASKS[name]
+from engine.tasks import personas
+from engine.tasks.base import Episode, Reply, Request, Task, TaskError
 
 
-__all__ = ["TASKS", "Reply", "Task", "get"]
+@dataclass(frozen=True)
+class Surroundings:
+    """Where tasks find what is not in the package."""
+
+    data_dir: Path | None = None
+    """Public test sets in the layout NAME/...; None: from the hub."""
+    files: Path | None = None
+    """The folder that user files lie in; a task never reads outside it."""
+
+
+Make = Callable[[str, Mapping[str, Any], Surroundings], Task]
+FAMILIES: dict[str, tuple[Make, tuple[str, ...]]] = {
+    "persona": (personas.make, personas.NAMES),
+}
+"""By the name's first part: what makes the task from (second part, options, surroundings), and its second parts."""
+
+
+def names() -> list[str]:
+    """The names of all tasks that need no options."""
+    return [f"{family}:{part}" if part else family for family, (_, parts) in FAMILIES.items() for part in parts]
+
+
+def get(name: str, options: Mapping[str, Any] | None = None, where: Surroundings | None = None) -> Task:
+    """The task of that name, ``family:variant``. Raises TaskError with the names there are."""
+    family, _, variant = name.partition(":")
+    if family not in FAMILIES:
+        raise TaskError(f"unknown task {name[:80]!r}: choose from {', '.join(names())}")
+    return FAMILIES[family][0](variant, options or {}, where or Surroundings())
+
+
+__all__ = ["FAMILIES", "Episode", "Reply", "Request", "Surroundings", "Task", "TaskError", "get", "names"]

@@ -18,8 +18,9 @@ from app.runs import Plan, Result, Score, curve, sparkline
 from app.tables import Message, Rating
 from app.traffic import Traffic
 from engine.population import profile
-from engine.tasks import Reply, Task
+from engine.tasks import Reply, Request
 from engine.tasks.base import Prompts
+from engine.tasks.personas import Persona
 from tests.api.conftest import Live, serving, until
 
 LONG = " ".join(["word"] * 40)
@@ -30,7 +31,18 @@ def short(reply: Reply) -> float:
     return float(len(reply.text.split()) < 10)
 
 
-TASK = Task("persona:test", "is short", PROMPTS, short, "Be brief.")
+class Scripted(Persona):
+    """The taste of a persona over prompts that the scripted server understands."""
+
+    @property
+    def held_out(self) -> list[Request]:
+        return [Request(prompt) for prompt in PROMPTS.held_out]
+
+    def sample(self, seed: int, index: int) -> Request:
+        return Request(PROMPTS.sample(seed, index))
+
+
+TASK = Scripted("persona:test", "is short", short, "Be brief.")
 
 
 @pytest.fixture

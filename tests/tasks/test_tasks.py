@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from engine.tasks import TASKS, Reply, get
+from engine.tasks import Reply, Request, get, names
 from engine.tasks.base import Prompts
-from engine.tasks.personas import brief, listed
+from engine.tasks.personas import brief, everyday, listed
 from engine.tasks.questions import questions
 
 
@@ -18,25 +18,26 @@ def test_there_are_many_distinct_questions() -> None:
     assert all(q == " ".join(q.split()) and q[-1] in ".?" and "{" not in q for q in everything)
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", [n for n in names() if n.startswith("persona:")])
 def test_held_out_prompts_are_never_sampled(name: str) -> None:
     task = get(name)
     held_out = set(task.held_out)
     assert len(held_out) == 256
-    assert held_out.isdisjoint(task.prompts.rest)
-    assert held_out | set(task.prompts.rest) == set(questions())
+    rest = {Request(prompt) for prompt in everyday().rest}
+    assert held_out.isdisjoint(rest)
+    assert {r.prompt for r in held_out | rest} == set(questions())
     for seed in (0, 1, 2**31 - 1):
-        sampled = {task.sample(seed, index) for index in range(len(task.prompts.rest))}
-        assert sampled == set(task.prompts.rest)
+        sampled = {task.sample(seed, index) for index in range(len(rest))}
+        assert sampled == rest
 
 
 def test_the_held_out_set_is_pinned() -> None:
     """Scores of different versions are only comparable while this stays."""
-    assert get("persona:brevity").held_out[:3] == (
+    assert [request.prompt for request in get("persona:brevity").held_out[:3]] == [
         "What question do children ask about recycling?",
         "Can you compare snails and reindeer?",
         "Which country is famous for noodle soup?",
-    )
+    ]
 
 
 def test_samples_depend_on_the_seed_and_the_index_only() -> None:
