@@ -1,57 +1,120 @@
-"""Draws the learning curves of a sweep's JSON as an SVG: held-out score over ratings, a line a seed, the median thick.
+"""Draws learning curves: score over ratings, the median of the seeds and the band from the worst to the best.
 
-python -m bench.curve learning.json docs/learning.svg
+    python -m bench.curve docs/learning.svg learning.json "rewards shuffled=shuffled.json" --title "Brevity"
+
+Each argument is a JSON of :mod:`bench.sweep`, perhaps with a label; every candidate in it is one curve. Plotly draws it
+in Chromium, as in the dashboard, and gives the SVG back.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import shutil
 import statistics
-import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 640, 300, 46, 34
-INK, LINE, ACCENT = "#5c5a55", "#d9d6cf", "#00786f"
+import plotly.graph_objects as go
+from playwright.sync_api import sync_playwright
+from plotly.offline import get_plotlyjs
+
+WIDTH, HEIGHT = 760, 380
+PAPER, INK, LINE = "#fdfcf8", "#3d3b37", "#d9d6cf"
+COLOURS = ("#00786f", "#b4532a", "#6a4c93", "#8a8578", "#2f6fb0")
 
 
-def draw(runs: list[dict], title: str) -> str:
-    """The picture of runs with the same numbers of ratings: [{"scores": [[ratings, score], …]}, …]."""
-    most = runs[0]["scores"][-1][0]
+@dataclass(frozen=True)
+class Curve:
+    """One condition: ``runs`` are seeds, each [(ratings, score), ...] at the same numbers of ratings."""
 
-    def points(scores: list) -> str:
-        place = [
-            (LEFT + r / most * (WIDTH - LEFT - 14), (HEIGHT - BOTTOM) - s * (HEIGHT - BOTTOM - 30)) for r, s in scores
-        ]
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in place)
+    label: str
+    runs: list[list[tuple[float, float]]]
 
-    median = [(r, statistics.median(run["scores"][i][1] for run in runs)) for i, (r, _) in enumerate(runs[0]["scores"])]
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fdfcf8"/>',
-        f'<text x="{LEFT}" y="18" fill="{INK}" font-weight="bold">{title}</text>',
+    def columns(self) -> tuple[list[float], list[list[float]]]:
+        """The numbers of ratings, and the seeds' scores at each."""
+        return [x for x, _ in self.runs[0]], [[run[i][1] for run in self.runs] for i in range(len(self.runs[0]))]
+
+
+def figure(
+    curves: Sequence[Curve], title: str, marks: Sequence[tuple[float, str]] = (), x: str = "ratings"
+) -> go.Figure:
+    """The picture of some curves; ``marks`` are vertical lines with a word each."""
+    drawn = go.Figure()
+    ends = apart([statistics.median(run[-1][1] for run in curve.runs) for curve in curves])
+    for curve, colour, end in zip(curves, COLOURS, ends, strict=False):
+        xs, scores = curve.columns()
+        band = [min(s) for s in scores] + [max(s) for s in reversed(scores)]
+        drawn.add_scatter(
+            x=xs + xs[::-1], y=band, fill="toself", fillcolor=colour, opacity=0.15, mode="none", hoverinfo="skip",
+            showlegend=False,
+        )  # fmt: skip
+        middle = [statistics.median(s) for s in scores]
+        drawn.add_scatter(x=xs, y=middle, mode="lines+markers", line={"color": colour, "width": 2.5}, showlegend=False)
+        drawn.add_annotation(
+            x=xs[-1], y=end, text=curve.label, xanchor="left", xshift=8, showarrow=False, font_color=colour
+        )
+    for place, word in marks:
+        drawn.add_vline(x=place, line={"color": INK, "width": 1, "dash": "dot"}, annotation_text=word)
+    axis = {"gridcolor": LINE, "zeroline": False, "linecolor": LINE}
+    drawn.update_layout(
+        title={"text": title, "font_size": 15, "x": 0.01},
+        width=WIDTH,
+        height=HEIGHT,
+        paper_bgcolor=PAPER,
+        plot_bgcolor=PAPER,
+        font={"family": "sans-serif", "color": INK, "size": 12},
+        margin={"l": 50, "r": 150, "t": 46, "b": 44},
+        xaxis=axis | {"title": {"text": x}},
+        yaxis=axis | {"range": [0, 1.02], "tickformat": ".0%"},
+    )
+    return drawn
+
+
+def apart(places: list[float], gap: float = 0.055) -> list[float]:
+    """The places of labels, moved up where two would overlap."""
+    moved, last = list(places), -gap
+    for i in sorted(range(len(places)), key=places.__getitem__):
+        moved[i] = last = max(places[i], last + gap)
+    return moved
+
+
+def svg(drawn: go.Figure) -> str:
+    """The picture as SVG text. Raises FileNotFoundError without a Chromium."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        raise FileNotFoundError("drawing a curve needs Chromium: `make test` installs it on Debian")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_content("<div id=plot></div>")
+        page.add_script_tag(content=get_plotlyjs())
+        url = page.evaluate(
+            "async ([figure, size]) => Plotly.toImage(await Plotly.newPlot('plot', figure), {format: 'svg', ...size})",
+            [json.loads(drawn.to_json()), {"width": WIDTH, "height": HEIGHT}],
+        )
+        browser.close()
+    return unquote(url.partition(",")[2]) + "\n"
+
+
+def read(argument: str) -> list[Curve]:
+    """The curves of one ``[label=]file.json``."""
+    label, _, name = argument.rpartition("=")
+    found = json.loads(Path(name).read_text())
+    return [
+        Curve(label or c["candidate"] or c["settings"]["profile"], [run["scores"] for run in c["runs"]]) for c in found
     ]
-    for level in (0, 0.25, 0.5, 0.75, 1):
-        y = (HEIGHT - BOTTOM) - level * (HEIGHT - BOTTOM - 30)
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - 14}" y1="{y}" y2="{y}" stroke="{LINE}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end" fill="{INK}">{level:.0%}</text>')
-    for ratings, _ in median:
-        x = LEFT + ratings / most * (WIDTH - LEFT - 14)
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 16}" text-anchor="middle" fill="{INK}">{ratings}</text>')
-    parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 2}" text-anchor="middle" fill="{INK}">ratings</text>')
-    for run in runs:
-        parts.append(f'<polyline points="{points(run["scores"])}" fill="none" stroke="{ACCENT}" opacity="0.35"/>')
-    parts.append(f'<polyline points="{points(median)}" fill="none" stroke="{ACCENT}" stroke-width="3"/>')
-    return "\n".join([*parts, "</svg>", ""])
 
 
 def main() -> None:
-    source, target = map(Path, sys.argv[1:3])
-    (found, *_) = json.loads(source.read_text())
-    settings = found["settings"]
-    seeds = len(found["runs"])
-    title = f"Held-out score of the source model, {settings['profile']} (N = {settings['members']}), {seeds} seeds"
-    target.write_text(draw(found["runs"], title))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("sources", nargs="+", metavar="[LABEL=]FILE")
+    parser.add_argument("--title", default="Held-out score of the source model")
+    options = parser.parse_args()
+    options.target.write_text(svg(figure([curve for s in options.sources for curve in read(s)], options.title)))
 
 
 if __name__ == "__main__":
