@@ -33,6 +33,7 @@ class Message(SQLModel, table=True):
         Index("ix_message_conversation", "conversation_id", "turn", "version"),
         Index("ix_message_rated", "generation", sqlite_where=text("reward IS NOT NULL")),
         Index("ix_message_streaming", "state", sqlite_where=text("state = 'streaming'")),
+        Index("ix_message_run", "run_id", "created_at", sqlite_where=text("run_id IS NOT NULL")),
     )
 
     id: str = Field(primary_key=True)
@@ -60,6 +61,16 @@ class Message(SQLModel, table=True):
     completion_tokens: int | None = None
     reward: float | None = None
     """The reply's reward in 0..1 from its present ratings, None without any."""
+    weight: float = 1.0
+    """Of its reward in the member's fitness: that of its source when it was last rated."""
+    run_id: str | None = Field(default=None, foreign_key="traffic_run.id")
+    """The run of simulated users that it belongs to, with its task, its place in the run and its episode."""
+    task: str | None = None
+    category: str | None = None
+    request_index: int | None = None
+    """:meth:`engine.tasks.Task.sample` with the run's seed and this index gives the request again."""
+    episode_id: str | None = None
+    """Replies of several turns that are rated together, by the last of them."""
     error: str | None = None
     created_at: float
     finished_at: float | None = None
@@ -79,6 +90,10 @@ class RatingEvent(SQLModel, table=True):
     tags: dict[str, str] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     source: str
     idempotency_key: str | None = Field(default=None, unique=True)
+    truth: float | None = None
+    """The reward in 0..1 that a judge without error gives, where it is known; ``value`` is what was observed."""
+    judge: str | None = None
+    """The judge error in force (:func:`engine.judges.errors.parse`), None for people."""
     created_at: float
 
 
@@ -89,6 +104,8 @@ class Rating(SQLModel, table=True):
     rater: str = Field(primary_key=True)
     metric: str = Field(primary_key=True)
     value: float
+    truth: float | None = None
+    judge: str | None = None
     comment: str | None = None
     event_id: int = Field(foreign_key="rating_event.id")
     updated_at: float
@@ -140,6 +157,7 @@ class MergeUse(SQLModel, table=True):
     generation: int
     member: int
     reward: float | None = None
+    weight: float = 1.0
 
 
 class LedgerEntry(SQLModel, table=True):
@@ -158,3 +176,73 @@ class Setting(SQLModel, table=True):
     key: str = Field(primary_key=True)
     value: Any = Field(sa_column=Column(JSON, nullable=False))
     updated_at: float
+
+
+class TrafficRun(SQLModel, table=True):
+    """A run of simulated users; enough of it is kept to go on after a restart."""
+
+    __tablename__ = "traffic_run"
+
+    id: str = Field(primary_key=True)
+    name: str
+    notes: str = ""
+    task: str
+    options: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    """Of the task: :func:`engine.tasks.get`."""
+    plan: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    state: str
+    """running, paused, stopped, done or failed."""
+    why: str = ""
+    """Why it is paused or has failed, in words."""
+    progress: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    result: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    """Measurements and generations so far."""
+    created_at: float
+    updated_at: float
+    finished_at: float | None = None
+
+
+class Mark(SQLModel, table=True):
+    """Something that every chart shows as a line: a change of the judge, of settings, of weights."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    generation: int = Field(index=True)
+    kind: str
+    """judge, settings, weights or run."""
+    text: str
+    data: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    created_at: float
+
+
+class SecondOpinion(SQLModel, table=True):
+    """A judged reply that was drawn for people to judge again; ``value`` is None until somebody does."""
+
+    __tablename__ = "second_opinion"
+
+    inference_id: str = Field(foreign_key="message.id", primary_key=True)
+    observed: float
+    """What the judge said, in 0..1."""
+    truth: float | None = None
+    blind: bool = False
+    """Whether the request lies in the blind spot."""
+    judge: str
+    value: float | None = None
+    """What a person says, in 0..1."""
+    rater: str | None = None
+    skipped: bool = False
+    offered_at: float
+    given_at: float | None = None
+
+
+class ImplicitSignal(SQLModel, table=True):
+    """What a person did that may say whether a reply was good (:mod:`engine.judges.implicit`), used or not."""
+
+    __tablename__ = "implicit_signal"
+
+    id: int | None = Field(default=None, primary_key=True)
+    inference_id: str = Field(foreign_key="message.id", index=True)
+    rule: str
+    value: float
+    weight: float
+    """0 when implicit feedback was off."""
+    created_at: float
