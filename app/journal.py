@@ -69,6 +69,7 @@ class SqliteJournal:
                         generation=used.generation,
                         member=used.member,
                         reward=used.reward,
+                        weight=used.weight,
                     )
                 )
             session.add(LedgerEntry(entry=record.entry, created_at=time.time()))
@@ -121,7 +122,7 @@ def _rewards(session: Session, present: GenerationRow, staleness: int) -> list[R
     drawn = select(func.count(col(GenerationRow.id))).where(GenerationRow.number == present.number)
     since = present.created_at if session.exec(drawn).one() > 1 else 0.0
     return [
-        RatedReply(m.id, m.generation, m.member, m.reward)  # type: ignore[arg-type]
+        RatedReply(m.id, m.generation, m.member, m.reward, m.weight)  # type: ignore[arg-type]
         for m in session.exec(rated.order_by(col(Message.created_at)))
         if m.generation != present.number or m.created_at >= since
     ]
@@ -138,5 +139,5 @@ def _record(session: Session, row: Merge) -> MergeRecord:
         population=Generation.from_json(ended) if ended else None,
         alpha=row.record["alpha"],
         running_share=row.record["running_share"],
-        used=[RatedReply(u.inference_id, u.generation, u.member, u.reward) for u in used],
+        used=[RatedReply(u.inference_id, u.generation, u.member, u.reward, u.weight) for u in used],
     )

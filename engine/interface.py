@@ -48,6 +48,8 @@ class Sampling:
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    choice: tuple[str, ...] = ()
+    """The reply is one of these texts (structured output); empty: free."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class RatedReply:
     member: int
     reward: float | None
     """None: a rating that an earlier merge used was taken back."""
+    weight: float = 1.0
+    """Of the reward in its member's fitness, above 0."""
 
 
 @dataclass(frozen=True)
@@ -246,15 +250,18 @@ class PopulationServer(Protocol):
         request_id: str,
         target: Target = "population",
         session: str | None = None,
+        member: int | None = None,
         priority: int = 0,
     ) -> Reply:
         """Asks for one reply to a conversation ([{role, content}]); ``session`` keeps a member within a
-        generation, without it the least-rated member answers. Smaller ``priority`` is served first (0 people,
+        generation, ``member`` names one of the present generation, without either the least-rated one answers. Smaller ``priority`` is served first (0 people,
         1 simulated traffic, 2 measurements). Raises NotReady or BadRequest on entering."""
 
-    def rate(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> Credit:
+    def rate(
+        self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float = 1.0
+    ) -> Credit:
         """Sets (or with None takes back) the reward of one reply. Call it after the rating is durable; a merge
-        that has become due is started in the background."""
+        that has become due is started in the background. A reward of weight 0 is ``recorded`` and left out."""
 
     async def merge(self, reason: str = "button") -> MergeRecord:
         """Merges now. Raises CannotMerge when fewer than half of the members (pairs) are rated."""

@@ -14,8 +14,8 @@ from engine.merge import creditable, enough, fitness, spread, step, zscore
 from engine.noise import Direction
 from engine.population import Generation, Settings, draw
 
-Rewards = dict[str, tuple[int, float]]
-"""{inference id: (member, reward)}"""
+Rewards = dict[str, tuple[int, float, float]]
+"""{inference id: (member, reward, weight)}"""
 
 
 class Past:
@@ -35,8 +35,9 @@ class Past:
     def changed(self, rewards: Rewards) -> list[RatedReply]:
         """Replies whose reward is not the one that was merged; None where it was taken back."""
         odd = sorted(i for i in rewards.keys() | self.used.keys() if rewards.get(i) != self.used.get(i))
+        number = self.population.number
         return [
-            RatedReply(i, self.population.number, (rewards.get(i) or self.used[i])[0], rewards.get(i, (0, None))[1])
+            RatedReply(i, number, *rewards[i]) if i in rewards else RatedReply(i, number, self.used[i][0], None)
             for i in odd
         ]
 
@@ -65,19 +66,22 @@ class Learner:
         for record in saved.merges:
             learner._remember(record)
         for rated in saved.rewards:
-            learner.record(rated.inference_id, rated.generation, rated.member, rated.reward)
+            learner.record(rated.inference_id, rated.generation, rated.member, rated.reward, rated.weight)
         return learner
 
-    def record(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> Credit:
-        """Sets or takes back the reward of one reply."""
+    def record(
+        self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float = 1.0
+    ) -> Credit:
+        """Sets or takes back the reward of one reply; one of weight 0 is left out."""
         kept = self.rewards.get(generation)
         kind = "recorded"
         if kept is not None and member is not None:
-            kind = "counted" if generation == self.generation.number else "late"
-            if reward is None:
+            if reward is None or weight <= 0:
                 kept.pop(inference_id, None)
             else:
-                kept[inference_id] = (member, reward)
+                kept[inference_id] = (member, reward, weight)
+            if weight > 0:
+                kind = "counted" if generation == self.generation.number else "late"
         return Credit(kind, generation, member, self.ratings, self.generation.settings.merge_after)
 
     @property
@@ -121,7 +125,7 @@ class Learner:
         moved = tuple((d, c) for d, c in terms.items() if c)
         entry = Merge(number, moved, s.decay if moved else 0.0)
         rated = list(self.rewards[number].items())
-        rewards = [r for _, (_, r) in rated]
+        rewards = [(r, w) for _, (_, r, w) in rated]
         return MergeRecord(
             generation=number,
             reason=reason,
@@ -129,14 +133,14 @@ class Learner:
             fitness=[None if np.isnan(f) else float(f) for f in fit],
             counts=[int(n) for n in counts],
             z=[float(v) for v in z],
-            mean_reward=sum(rewards) / len(rewards) if rewards else None,
+            mean_reward=sum(r * w for r, w in rewards) / sum(w for _, w in rewards) if rewards else None,
             ratings=len(rated),
             null=null,
             signal_share=share,
             late=len(late),
             drift=0.0,
             next=draw(number + 1, following or s, entropy),
-            used=late + ([RatedReply(i, number, m, r) for i, (m, r) in rated] if stepping else []),
+            used=late + ([RatedReply(i, number, *credited) for i, credited in rated] if stepping else []),
             merged_at=time.time(),
             population=self.generation,
             alpha=alpha,
@@ -176,7 +180,7 @@ class Learner:
         for u in record.used:
             past = self.past.get(u.generation)
             if past is not None and u.reward is not None:
-                past.used[u.inference_id] = (u.member, u.reward)
+                past.used[u.inference_id] = (u.member, u.reward, u.weight)
             elif past is not None:
                 past.used.pop(u.inference_id, None)
         oldest = record.next.number - record.next.settings.max_staleness

@@ -14,20 +14,24 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+Rated = tuple[int, float] | tuple[int, float, float]
 EPSILON = 1e-8
 """Added to the standard deviation of the z-score (ddof 0)."""
 
 
-def fitness(members: int, rated: Iterable[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean reward (N,) and number of rated replies (N,) by member, from (member, reward) pairs.
+def fitness(members: int, rated: Iterable[Rated]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean reward (N,), f_i = Σ w r / Σ w, and number of rated replies (N,) by member.
 
-    An unrated member's fitness is NaN. Every reply weighs the same, whatever its task.
+    ``rated``: (member, reward) or (member, reward, weight > 0), weight 1 when left out: that of the rating's source,
+    never of its task. An unrated member's fitness is NaN.
     """
-    total, count = np.zeros(members), np.zeros(members, dtype=np.int64)
-    for member, reward in rated:
-        total[member] += reward
+    total, mass, count = np.zeros(members), np.zeros(members), np.zeros(members, dtype=np.int64)
+    for member, reward, *weight in rated:
+        w = weight[0] if weight else 1.0
+        total[member] += w * reward
+        mass[member] += w
         count[member] += 1
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan), count
+    return np.where(count > 0, total / np.where(count > 0, mass, 1.0), np.nan), count
 
 
 def creditable(fit: np.ndarray, antithetic: bool) -> np.ndarray:

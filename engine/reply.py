@@ -26,10 +26,12 @@ class ServedReply:
         request_id: str,
         target: Target,
         session: str | None,
+        member: int | None,
         priority: int,
     ):
         self._server, self._messages = server, messages
         self._id, self._target, self._session, self._priority = request_id, target, session, priority
+        self._named = member
         self.seed = secrets.randbits(31) if sampling.seed is None else sampling.seed
         self._sampling = replace(sampling, seed=self.seed)
         self.generation = 0
@@ -52,7 +54,7 @@ class ServedReply:
         await server.gate.enter()
         try:
             backend = server.backend_or_raise()
-            self.generation, self.member, weights = server.assign(self._target, self._session)
+            self.generation, self.member, weights = server.assign(self._target, self._session, self._named)
             self._entered, self._backend = True, backend
             with server.watching_for_death(backend):
                 self._stream = backend.open(

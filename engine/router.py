@@ -32,15 +32,16 @@ class Router:
         """Whether nobody has been served by the present generation."""
         return self._fresh and not any(self.served)
 
-    def choose(self, counts: np.ndarray, session: str | None = None) -> int:
+    def choose(self, counts: np.ndarray, session: str | None = None, named: int | None = None) -> int:
         """The member for a request. ``counts`` (N,): rated replies by member.
 
         Without a session: fewest (ratings + requests being answered), then fewest served, then the first. So one
-        long chat cannot put all its ratings on one member, and the halves of a pair fill together.
+        long chat cannot put all its ratings on one member, and the halves of a pair fill together. A ``named`` member
+        answers in any case.
         """
         number = self.generation.number
-        member = None
-        if session is not None:
+        member = named
+        if session is not None and member is None:
             generation, known = self._sessions.get(session, (-1, -1))
             member = known if generation == number else None
         if member is None:

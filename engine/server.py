@@ -181,9 +181,10 @@ class Server:
         request_id: str,
         target: Target = "population",
         session: str | None = None,
+        member: int | None = None,
         priority: int = 0,
     ) -> ServedReply:
-        return ServedReply(self, messages, sampling, request_id, target, session, priority)
+        return ServedReply(self, messages, sampling, request_id, target, session, member, priority)
 
     def source(self) -> Weights:
         """The present source model as the backend holds it."""
@@ -191,8 +192,9 @@ class Server:
 
         return Weights(dict(self.learner.ledger.coefficients), self.basis, self.learner.ledger.head)
 
-    def assign(self, target: Target, session: str | None) -> tuple[int, int | None, Weights]:
-        """Who answers now: (generation, member, weights). Raises BadRequest for a base that is folded away."""
+    def assign(self, target: Target, session: str | None, index: int | None = None) -> tuple[int, int | None, Weights]:
+        """Who answers now: (generation, member, weights). Raises BadRequest for a base that is folded away, and for a
+        member (``index``) that there is not."""
         generation = self.learner.generation
         if target == "source":
             return generation.number, None, self.source()
@@ -200,8 +202,10 @@ class Server:
             if self.learner.ledger.folded:
                 raise BadRequest("generation 0 is no longer resident: it has been folded into the weights since")
             return 0, None, replace(self.source(), coefficients={}, source="base")
+        if index is not None and not 0 <= index < len(generation.members):
+            raise BadRequest(f"there is no member {index}: the population has {len(generation.members)}, from 0 on")
         _, counts = self.learner.fitness()
-        member = generation.members[self.router.choose(counts, session)]
+        member = generation.members[self.router.choose(counts, session, index)]
         sigma = generation.settings.sigma * member.sign
         return generation.number, member.index, self.source().plus(member.direction, sigma)
 
@@ -212,8 +216,10 @@ class Server:
 
     # -- learning -----------------------------------------------------------------------------------------------------
 
-    def rate(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> Credit:
-        credit = self.learner.record(inference_id, generation, member, reward)
+    def rate(
+        self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float = 1.0
+    ) -> Credit:
+        credit = self.learner.record(inference_id, generation, member, reward, weight)
         self.emit("rating", asdict(credit))
         self.merge_if_due()
         return credit

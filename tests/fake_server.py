@@ -46,9 +46,10 @@ class FakeReply:
         sampling: Sampling,
         target: Target,
         session: str | None,
+        named: int | None,
     ) -> None:
         self.server, self.messages, self.sampling = server, messages, sampling
-        self.target, self.session = target, session
+        self.target, self.session, self.named = target, session, named
         self.generation = 0
         self.member: int | None = None
         self.seed = 0
@@ -64,7 +65,9 @@ class FakeReply:
         self.entered = True
         self.server.running += 1
         self.generation = 0 if self.target == "base" else self.server.generation.number
-        self.member = self.server.route(self.session) if self.target == "population" else None
+        self.member = self.named
+        if self.named is None and self.target == "population":
+            self.member = self.server.route(self.session)
         self.seed = self.sampling.seed if self.sampling.seed is not None else 1234567
         return self
 
@@ -204,22 +207,25 @@ class FakeServer:
         request_id: str,
         target: Target = "population",
         session: str | None = None,
+        member: int | None = None,
         priority: int = 0,
     ) -> FakeReply:
-        reply = FakeReply(self, messages, sampling, target, session)
+        reply = FakeReply(self, messages, sampling, target, session, member)
         self.replies.append(reply)
         return reply
 
-    def rate(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> Credit:
+    def rate(
+        self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float = 1.0
+    ) -> Credit:
         self.require()
         number = self.generation.number
         kind = "counted" if generation == number else "late"
-        if member is None or generation < number - self.settings.max_staleness:
+        if member is None or weight <= 0 or generation < number - self.settings.max_staleness:
             kind = "recorded"
         elif reward is None:
             self.rewards[generation].pop(inference_id, None)
         else:
-            self.rewards[generation][inference_id] = RatedReply(inference_id, generation, member, reward)
+            self.rewards[generation][inference_id] = RatedReply(inference_id, generation, member, reward, weight)
         if kind == "late":
             self.late.add(inference_id)
         now = len(self.rewards[number])

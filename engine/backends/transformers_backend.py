@@ -77,6 +77,8 @@ class TransformersBackend:
     ) -> TransformersStream:
         if len(tokens) >= self.max_model_len:
             raise BadRequest(f"the conversation has {len(tokens)} tokens, the model takes {self.max_model_len - 1}")
+        if sampling.choice:
+            raise BadRequest("the transformers engine has no structured output: use vLLM, or leave choice out")
         if sampling.presence_penalty or sampling.frequency_penalty:
             raise BadRequest("the transformers engine has no presence or frequency penalty: set them to 0")
         self.running += 1

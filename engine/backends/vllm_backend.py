@@ -145,7 +145,7 @@ class VllmBackend:
         self, tokens: list[int], sampling: Sampling, weights: Weights, *, request_id: str, priority: int = 0
     ) -> VllmStream:
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
         if len(tokens) >= self.max_model_len:
             raise BadRequest(
@@ -162,6 +162,7 @@ class VllmBackend:
             max_tokens=min(sampling.max_tokens, self.max_model_len - len(tokens)),
             stop=list(sampling.stop),
             seed=sampling.seed,
+            structured_outputs=StructuredOutputsParams(choice=list(sampling.choice)) if sampling.choice else None,
             output_kind=RequestOutputKind.DELTA,
         )
         return VllmStream(self, tokens, params, weights, request_id, priority)
