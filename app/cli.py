@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
-from app.client import Client, ClientError
-
-DEFAULT_URL = "http://127.0.0.1:8000"
-Url = Annotated[str, typer.Option("--url", envvar="POPSERVE_URL", help="The server to talk to.")]
+from app.cli_base import DEFAULT_URL, Url, ask, fail
+from app.cli_traffic import judge, tasks, traffic
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -24,27 +20,6 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="Serves a language model as a population that learns from ratings.",
 )
-
-
-def fail(message: object, status: int = 1) -> NoReturn:
-    """Ends with a sentence on standard error."""
-    typer.echo(f"popserve: {message}", err=True)
-    raise typer.Exit(status)
-
-
-def ask(work: Callable[[Client], Coroutine[Any, Any, Any]], url: str, patience: float = 300.0) -> Any:
-    """What ``work`` returns; its failures are sentences, not tracebacks."""
-
-    async def run() -> Any:
-        async with Client(url, patience=patience, tell=lambda line: typer.echo(line, err=True)) as client:
-            return await work(client)
-
-    try:
-        return asyncio.run(run())
-    except ClientError as error:
-        fail(error)
-    except KeyboardInterrupt:
-        fail("interrupted", 130)
 
 
 @cli.callback()
@@ -127,82 +102,8 @@ def merge(url: Url = DEFAULT_URL) -> None:
     typer.echo(f"generation {done['generation']} merged: {done['ratings']} ratings, {outcome}")
 
 
-@cli.command()
-def traffic(
-    task: Annotated[str, typer.Argument(help="Who comes: persona:brevity or persona:lists.")],
-    url: Url = DEFAULT_URL,
-    generations: Annotated[int | None, typer.Option(help="End after so many merges.")] = None,
-    max_ratings: Annotated[int | None, typer.Option(help="End after so many ratings.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Switch to this profile: room, traffic or reference.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the users and of a new population (default 0).")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, for example alpha=0.01.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(help="Most users at once.")] = 64,
-    silent: Annotated[float, typer.Option(help="The share of users who never rate.")] = 0.0,
-    eval_every: Annotated[int, typer.Option(help="Measure after every so many merges; 0: before and after.")] = 0,
-    held_out: Annotated[int, typer.Option(help="Prompts of a measurement; 0: none.")] = 256,
-    shuffle_rewards: Annotated[
-        bool, typer.Option("--shuffle-rewards", help="A control: rewards go to random replies; nothing is learned.")
-    ] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
-) -> None:
-    """Send simulated users: they chat through the public API and rate what they read."""
-    from app.runs import Plan, curve
-    from app.traffic import Traffic
-    from engine.tasks import get
-
-    changes = _changes(settings or [])
-    if profile is not None:
-        changes["profile"] = profile
-    if changes.keys() - {"system_prompt", "temperature", "max_tokens"} or seed is not None:
-        changes.setdefault("seed", seed or 0)
-    try:
-        wanted = get(task)
-        plan = Plan(
-            generations=generations,
-            max_ratings=max_ratings,
-            seed=seed or 0,
-            settings=changes,
-            concurrency=concurrency,
-            silent=silent,
-            shuffle_rewards=shuffle_rewards,
-            eval_every=eval_every,
-            held_out=held_out,
-        )
-        if json_file is not None:
-            json_file.open("a").close()
-    except (ValueError, OSError) as error:
-        fail(error, 2)
-    running: list[Traffic] = []
-
-    async def work(client: Client) -> Any:
-        running.append(Traffic(client, wanted, plan, tell=lambda line: print(line, flush=True)))
-        return await running[0].run()
-
-    try:
-        result = ask(work, url)
-    finally:
-        partial = running[0].result if running else None
-        if json_file is not None and partial is not None:
-            json_file.write_text(json.dumps(partial.to_json(), indent=1) + "\n")
-    if text := curve(result):
-        typer.echo(text)
-    typer.echo(f"{result.ratings} ratings in {len(result.turns)} generations, {result.seconds:.0f} s")
-
-
-def _changes(pairs: list[str]) -> dict[str, Any]:
-    """``name=value`` pairs; a value is JSON where it can be read as JSON, else text."""
-    out: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            fail(f"--set takes NAME=VALUE, not {pair!r}", 2)
-        try:
-            out[name] = json.loads(value)
-        except ValueError:
-            out[name] = value
-    return out
+for command in (traffic, tasks, judge):
+    cli.command()(command)
 
 
 def main() -> None:

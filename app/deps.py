@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from pydantic import AfterValidator
 
+from app.changes import Changes
 from app.db import Database
 from app.events import Bus
 from app.history import History
 from app.inference import Inferences
+from app.judge import JudgeDesk
+from app.marks import Marks
+from app.opinions import Opinions
 from app.preferences import Preferences
 from app.pulse import Pulse
 from app.ratings import Ratings
 from app.settings import AppSettings
+from app.sources import Sources
 from app.store import Store
+from app.traffic.desk import TrafficDesk
 from engine.interface import PopulationServer
+from engine.tasks import Surroundings
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,14 @@ class Services:
     ratings: Ratings
     inferences: Inferences
     pulse: Pulse
+    marks: Marks
+    sources: Sources
+    changes: Changes
+    judge: JudgeDesk
+    opinions: Opinions
+    traffic: TrafficDesk
+    where: Surroundings
+    """Where tasks find data and files."""
 
 
 async def services(request: Request) -> Services:
@@ -58,15 +72,3 @@ ServerDep = Annotated[PopulationServer, _part("server")]
 BusDep = Annotated[Bus, _part("bus")]
 RatingsDep = Annotated[Ratings, _part("ratings")]
 InferencesDep = Annotated[Inferences, _part("inferences")]
-
-
-def _unicode(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError("holds half a surrogate pair, which is no Unicode text") from None
-    return value
-
-
-Text = Annotated[str, AfterValidator(_unicode)]
-"""Text that can be stored."""

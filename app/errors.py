@@ -13,12 +13,18 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from app.changes import BadSetting
 from app.db import DatabaseUnavailable
 from app.events import TooManySubscribers
 from app.inference import ReplyFailed
 from app.ratings import BadRating, KeyReused, NotFinished
+from app.sources import BadWeight
 from app.store import NotFound
+from app.traffic.desk import BadPlan, RunActive
 from engine.interface import BadRequest, CannotMerge, EngineError, NotReady
+from engine.judges import JudgeFault
+from engine.judges.errors import UnknownError
+from engine.tasks import TaskError
 
 log = logging.getLogger(__name__)
 RETRY_AFTER = "5"
@@ -31,7 +37,14 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     CannotMerge: (409, "cannot_merge"),
     NotFinished: (409, "not_finished"),
     KeyReused: (409, "idempotency_key_reused"),
+    RunActive: (409, "run_active"),
     NotFound: (404, "not_found"),
+    BadSetting: (422, "bad_setting"),
+    BadPlan: (422, "bad_plan"),
+    BadWeight: (422, "bad_weight"),
+    TaskError: (422, "bad_task"),
+    UnknownError: (422, "bad_judge"),
+    JudgeFault: (422, "bad_judge"),
     BadRating: (422, "bad_rating"),
     BadRequest: (400, "bad_request"),
     EngineError: (500, "engine_error"),

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-COALESCED = ("status", "served")
+COALESCED = ("status", "served", "traffic")
 """Kinds of which only the newest matters; they are sent at most every ``interval`` seconds and not replayed."""
 
 

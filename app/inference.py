@@ -20,7 +20,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,17 @@ from app.tables import Message, MessageState
 from engine.interface import Delta, EngineError, NotReady, PopulationServer, Reply, Sampling, Target
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunTags:
+    """What a reply to a simulated user is stored with, see :class:`app.tables.Message`."""
+
+    run_id: str
+    task: str
+    category: str | None = None
+    request_index: int | None = None
+    episode_id: str | None = None
 
 
 class ReplyFailed(Exception):
@@ -185,11 +196,14 @@ class Inferences:
         target: Target = "population",
         parent_id: str | None = None,
         session: str | None = None,
+        member: int | None = None,
         priority: int = 0,
+        tags: RunTags | None = None,
     ) -> Inference:
         """Stores the row, asks the engine, returns once it is admitted.
 
-        ``parent_id`` is the user row that is answered (None for the API). Raises NotReady, BadRequest, NotFound,
+        ``parent_id`` is the user row that is answered (None for the API); the rest as
+        :meth:`engine.interface.PopulationServer.reply` takes it. Raises NotReady, BadRequest, NotFound,
         DatabaseUnavailable.
         """
         status = self.server.status()
@@ -205,9 +219,10 @@ class Inferences:
             source=source,
             sampling=asdict(sampling),
             created_at=time.time(),
+            **(asdict(tags) if tags else {}),
         )
         reply = self.server.reply(
-            messages, sampling, request_id=row.id, target=target, session=session, priority=priority
+            messages, sampling, request_id=row.id, target=target, session=session, member=member, priority=priority
         )
         inference = Inference(self, row, reply)
         self._running[row.id] = inference

@@ -18,6 +18,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import errors, settings
 from app.backend import real_server
+from app.changes import Changes
 from app.db import Database, DatabaseUnavailable
 from app.deps import Services
 from app.events import Bus
@@ -25,15 +26,23 @@ from app.history import History
 from app.home import HomeInUse, hold
 from app.inference import Inferences
 from app.journal import SqliteJournal
+from app.judge import JudgeDesk
+from app.marks import Marks
 from app.migrate import NewerDatabase
+from app.opinions import Opinions
 from app.preferences import Preferences
 from app.pulse import Pulse
 from app.ratings import Ratings
-from app.routes import api, chat, dashboard, docs, events, feedback, openai, static
+from app.routes import api, chat, dashboard, docs, events, feedback, judge, openai, static, traffic
 from app.security import Guard
 from app.settings import AppSettings
+from app.sources import Sources
 from app.store import Store
+from app.traffic.desk import TrafficDesk
+from app.traffic.records import Records
+from app.traffic.users import World
 from engine.interface import EngineError, Journal, PopulationServer
+from engine.tasks import Surroundings
 
 log = logging.getLogger(__name__)
 MAX_BODY = 4 * 1024 * 1024
@@ -63,7 +72,7 @@ def create_app(app_settings: AppSettings, server: ServerFactory | None = None) -
     errors.install(app)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
     app.add_middleware(Guard, hosts=HOSTS | {app_settings.host}, max_body=MAX_BODY)
-    for module in (api, openai, feedback, events, docs, chat, dashboard, static):
+    for module in (api, openai, feedback, traffic, judge, events, docs, chat, dashboard, static):
         app.include_router(module.router)
     return app
 
@@ -81,17 +90,33 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
         await store.stop_leftovers()
         server = make_server(SqliteJournal(db))
         stack.push_async_callback(server.close)
-        ratings = Ratings(db, server, bus, app_settings.metrics)
+        marks, sources = Marks(db, bus), Sources(store)
+        await marks.open()
+        await sources.open()
+        changes = Changes(server, preferences, marks, bus)
+        ratings = Ratings(db, server, bus, app_settings.metrics, sources)
         await ratings.open()
         inferences = Inferences(db, server)
         stack.push_async_callback(inferences.close)
+        desk, opinions, history = JudgeDesk(store, marks, server, bus), Opinions(db, bus), History(db)
+        stack.push_async_callback(desk.close)
+        await desk.open()
+        world = World(inferences, ratings, desk, opinions, preferences)
+        where = Surroundings(app_settings.data, app_settings.files)
+        runs = TrafficDesk(Records(db), world, server, history, changes, marks, bus, where)
+        await runs.open()
         stack.callback(bus.close)
+
+        turned: set[asyncio.Task[None]] = set()
 
         def tell(kind: str, data: dict[str, Any]) -> None:
             if kind != "rating":  # app.ratings publishes these with their credit
                 bus.publish(kind, data)
             if kind == "population":  # other members, perhaps other settings
                 bus.publish("status", {})
+            if kind == "merge":
+                turned.add(task := asyncio.create_task(desk.on_generation(data["next_generation"])))
+                task.add_done_callback(turned.discard)
             if kind in ("status", "population"):  # it may have come up, or come back
                 ratings.tell_waiting()
 
@@ -100,7 +125,26 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
         stack.push_async_callback(_cancelled, starting)
         pulse = Pulse(server, bus)
         stack.push_async_callback(_cancelled, asyncio.create_task(pulse.run(), name="pulse"))
-        yield Services(app_settings, db, store, History(db), preferences, server, bus, ratings, inferences, pulse)
+        stack.push_async_callback(runs.close)
+        yield Services(
+            settings=app_settings,
+            db=db,
+            store=store,
+            history=history,
+            preferences=preferences,
+            server=server,
+            bus=bus,
+            ratings=ratings,
+            inferences=inferences,
+            pulse=pulse,
+            marks=marks,
+            sources=sources,
+            changes=changes,
+            judge=desk,
+            opinions=opinions,
+            traffic=runs,
+            where=where,
+        )
 
 
 async def start(server: PopulationServer, bus: Bus) -> None:
@@ -131,6 +175,7 @@ class WebServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         services: Services | None = getattr(self.config.app.state, "services", None)  # type: ignore[union-attr]
         if services is not None:
+            await services.traffic.close()  # before its replies are stopped, which it would take for failures
             services.bus.close()
             services.inferences.stop_all()
         await super().shutdown(sockets)

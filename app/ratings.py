@@ -20,6 +20,7 @@ from sqlmodel import Session, func, select
 from app.db import Database
 from app.events import Bus
 from app.settings import Metric
+from app.sources import Sources
 from app.store import NotFound
 from app.tables import Message, Rating, RatingEvent
 from engine.interface import EngineError, PopulationServer
@@ -60,14 +61,17 @@ class _Stored:
 class Ratings:
     """The only way in for ratings, from the page and from the API."""
 
-    def __init__(self, db: Database, server: PopulationServer, bus: Bus, metrics: dict[str, Metric]) -> None:
+    def __init__(
+        self, db: Database, server: PopulationServer, bus: Bus, metrics: dict[str, Metric], sources: Sources
+    ) -> None:
         self.db = db
+        self.sources = sources
         self.server = server
         self.bus = bus
         self.metrics = metrics
         self.total = 0
         """Present ratings: one for each (reply, rater, metric), however often it was changed."""
-        self._untold: dict[str, tuple[int, int | None, float | None]] = {}
+        self._untold: dict[str, tuple[int, int | None, float | None, float]] = {}
 
     async def open(self) -> None:
         """Counts what is stored."""
@@ -88,8 +92,13 @@ class Ratings:
         comment: str | None = None,
         tags: dict[str, str] | None = None,
         key: str | None = None,
+        truth: float | None = None,
+        judge: str | None = None,
     ) -> Rated:
-        """Stores one rating and tells the engine; not undone when the caller is cancelled."""
+        """Stores one rating and tells the engine; not undone when the caller is cancelled.
+
+        ``truth``: the reward in 0..1 of a judge without error, where it is known; ``judge``: the error in force.
+        """
         if metric not in self.metrics:
             raise BadRating(f"The metric {metric[:80]!r} is not declared. Declared: {self.declared()}.")
         try:
@@ -105,30 +114,35 @@ class Ratings:
             tags=tags,
             source=source,
             idempotency_key=key,
+            truth=truth,
+            judge=judge,
             created_at=time.time(),
         )
         return await asyncio.shield(asyncio.ensure_future(self._rate(event)))
 
     async def _rate(self, event: RatingEvent) -> Rated:
-        stored = await self.db.write(lambda session: record(session, event, self.metrics))
+        weight = self.sources.weight(event.source)
+        stored = await self.db.write(lambda session: record(session, event, self.metrics, weight))
         self.total += stored.more
         message = stored.message
-        credit = self._tell(message.id, message.generation or 0, message.member, message.reward)
+        credit = self._tell(message.id, message.generation or 0, message.member, message.reward, message.weight)
         boolean = self.metrics[event.metric].kind == "bool" and event.value is not None
         value = bool(event.value) if boolean else event.value
         rated = Rated(message.id, event.metric, value, credit)
         self.bus.publish("rating", asdict(rated) | {"rater": event.rater, "source": event.source})
         return rated
 
-    def _tell(self, inference_id: str, generation: int, member: int | None, reward: float | None) -> dict[str, Any]:
+    def _tell(
+        self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float
+    ) -> dict[str, Any]:
         status = self.server.status()
         if status.state not in ("starting", "failed"):
             try:
                 self._untold.pop(inference_id, None)  # first: the engine may answer with an event that tells the rest
-                return asdict(self.server.rate(inference_id, generation, member, reward))
+                return asdict(self.server.rate(inference_id, generation, member, reward, weight))
             except EngineError as error:
                 log.warning("the rating of %s is stored and waits for the engine: %s", inference_id, error)
-        self._untold[inference_id] = (generation, member, reward)
+        self._untold[inference_id] = (generation, member, reward, weight)
         return {
             "kind": "waiting",
             "generation": generation,
@@ -142,12 +156,13 @@ class Ratings:
         if not self._untold or self.server.status().state in ("starting", "failed"):
             return
         waiting, self._untold = self._untold, {}
-        for inference_id, (generation, member, reward) in waiting.items():
-            self._tell(inference_id, generation, member, reward)
+        for inference_id, told in waiting.items():
+            self._tell(inference_id, *told)
 
 
-def record(session: Session, event: RatingEvent, metrics: dict[str, Metric]) -> _Stored:
-    """The database's part: the event, the present value, and the reward of the reply."""
+def record(session: Session, event: RatingEvent, metrics: dict[str, Metric], weight: float = 1.0) -> _Stored:
+    """The database's part: the event, the present value, the reward of the reply and its weight (that of the source of
+    its newest rating)."""
     event = RatingEvent.model_validate(event)
     message = session.get(Message, event.inference_id)
     if message is None or message.role != "assistant":
@@ -169,7 +184,7 @@ def record(session: Session, event: RatingEvent, metrics: dict[str, Metric]) -> 
     session.add(event)
     session.flush()
     _replace(session, event)
-    message.reward = reward(session, message.id, metrics)
+    message.reward, message.weight = reward(session, message.id, metrics), weight
     session.flush()
     return _Stored(message, (event.value is not None) - before)
 
@@ -203,6 +218,7 @@ def _replace(session: Session, event: RatingEvent) -> None:
             updated_at=event.created_at,
         )
     row.value, row.event_id, row.updated_at = event.value, event.id, event.created_at
+    row.truth, row.judge = event.truth, event.judge
     if event.comment is not None:
         row.comment = event.comment or None
     session.add(row)

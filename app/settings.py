@@ -77,6 +77,8 @@ class AppSettings(BaseSettings):
     system_prompt: str = Field(SYSTEM_PROMPT, max_length=8000)
     temperature: float = Field(0.7, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=32_768)
+    data: Path | None = None
+    """Folder of public test sets (NAME/...), for tasks that need one; None: from the hub."""
     metrics: dict[str, Metric] = Field(
         default_factory=lambda: {"thumb": Metric(kind="bool"), "score": Metric(kind="number")}
     )
@@ -115,6 +117,11 @@ class AppSettings(BaseSettings):
     @property
     def database(self) -> Path:
         return self.home / "popserve.db"
+
+    @property
+    def files(self) -> Path:
+        """Folder of users' own task files."""
+        return self.home / "tasks"
 
 
 class SettingsError(Exception):

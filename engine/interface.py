@@ -254,8 +254,9 @@ class PopulationServer(Protocol):
         priority: int = 0,
     ) -> Reply:
         """Asks for one reply to a conversation ([{role, content}]); ``session`` keeps a member within a
-        generation, ``member`` names one of the present generation, without either the least-rated one answers. Smaller ``priority`` is served first (0 people,
-        1 simulated traffic, 2 measurements). Raises NotReady or BadRequest on entering."""
+        generation, ``member`` names one of the present generation, without either the least-rated one answers.
+        Smaller ``priority`` is served first (0 people, 1 simulated traffic, 2 measurements). Raises NotReady or
+        BadRequest on entering."""
 
     def rate(
         self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float = 1.0

@@ -273,7 +273,8 @@ class FakeServer:
             await self.journal.commit(record)
             self._turn(following)
             self.merges.append(record)
-            self.emit("merge", {"generation": number, "mean_reward": record.mean_reward, "ratings": record.ratings})
+            told = {name: getattr(record, name) for name in ("generation", "mean_reward", "ratings")}
+            self.emit("merge", told | {"next_generation": following.number})
             self.emit("population", {"generation": following.number})
             self.emit("status", {})
             return record

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
-from app.deps import HistoryDep, ServerDep, Services, ServicesDep, Text
-from app.errors import ApiError
+from app.changes import SettingsChange
+from app.deps import HistoryDep, ServerDep, Services, ServicesDep
 from app.history import GenerationResult
 from app.settings import Metric
 from engine.interface import MemberStatus, Status
-from engine.population import PROFILES, Settings, profile
+from engine.population import PROFILES
 
 router = APIRouter(tags=["population"])
 
@@ -82,43 +82,6 @@ class SettingsAnswer(BaseModel):
     metrics: dict[str, Metric]
 
 
-class SettingsChange(BaseModel):
-    """What to change; anything that is left out stays. A `profile` brings its own values for what is left out."""
-
-    model_config = ConfigDict(
-        strict=True, extra="forbid", json_schema_extra={"examples": [{"profile": "traffic", "merge_after": 32}]}
-    )
-
-    profile: str | None = None
-    members: int | None = None
-    antithetic: bool | None = None
-    kind: str | None = None
-    rank: int | None = None
-    sigma: float | None = None
-    alpha: float | None = None
-    decay: float | None = None
-    merge_after: int | None = None
-    max_staleness: int | None = None
-    step: str | None = None
-    seed: int | None = Field(None, ge=0, lt=2**63, description="Makes the new population reproducible.")
-    system_prompt: Annotated[Text, Field(max_length=8000)] | None = None
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1, le=32_768)
-
-    def chat(self) -> dict[str, Any]:
-        """The part that only changes chat."""
-        return self.model_dump(include={"system_prompt", "temperature", "max_tokens"}, exclude_none=True)
-
-    def population(self, now: Settings) -> Settings | None:
-        """The new population's settings, None when they stay. Raises ValueError with what to do."""
-        left = {"system_prompt", "temperature", "max_tokens", "seed", "profile"}
-        changes = self.model_dump(exclude=left, exclude_none=True)
-        if self.profile is not None:
-            return profile(self.profile, **changes)
-        changed = replace(now, **changes)
-        return None if changed == now and self.seed is None else changed
-
-
 def _settings(services: Services) -> SettingsAnswer:
     return SettingsAnswer(
         settings=services.server.status().settings,
@@ -138,13 +101,5 @@ async def settings(services: ServicesDep) -> SettingsAnswer:
 async def change_settings(change: SettingsChange, services: ServicesDep) -> SettingsAnswer:
     """Changes settings. Population settings draw a new population from the present source model, whose ratings start
     at none; the other ones only change chat. All are kept."""
-    try:
-        population = change.population(Settings.from_json(services.server.status().settings))
-    except (ValueError, TypeError) as error:
-        raise ApiError(422, str(error), "bad_setting") from error
-    if population is not None:
-        await services.server.configure(population, seed=change.seed)
-    if chat := change.chat():
-        await services.preferences.change(**chat)
-        services.bus.publish("settings", asdict(services.preferences.chat))
+    await services.changes.apply(change)
     return _settings(services)

@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, Response
 
-from app.deps import Services, ServicesDep, Text
+from app.deps import Services, ServicesDep
 from app.errors import ApiError
 from app.routes import sheet
 from app.store import NotFound
 from app.tables import Message
 from app.talk import RATER, AnswerResponse, answer, find_turn, reply_view, turn_view
 from app.templating import fragment, page
+from app.text import Text
 from app.words import credited
 from engine.interface import NotReady, PopulationServer
 

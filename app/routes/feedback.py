@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.deps import RatingsDep, Text
+from app.deps import RatingsDep
+from app.text import Text
 
 router = APIRouter(tags=["feedback"])
 Word = Annotated[Text, Field(min_length=1, max_length=200)]

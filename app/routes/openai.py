@@ -12,11 +12,12 @@ from fastapi.responses import Response
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.deps import InferencesDep, ServerDep, ServicesDep, Text
+from app.deps import InferencesDep, ServerDep, ServicesDep
 from app.errors import ApiError, body
 from app.inference import Inference, ReplyFailed
 from app.preferences import Chat
 from app.streaming import ReplyResponse, while_connected
+from app.text import Text
 from engine.interface import NotReady, Sampling, Target
 
 router = APIRouter(tags=["chat"])

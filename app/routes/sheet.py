@@ -10,10 +10,11 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from app import words
-from app.deps import Services, ServicesDep, Text
-from app.errors import ApiError
-from app.routes.api import SettingsChange, change_settings, present
+from app.changes import BadSetting, SettingsChange
+from app.deps import Services, ServicesDep
+from app.routes.api import present
 from app.templating import fragment
+from app.text import Text
 from app.words import count, happening
 from engine.interface import EngineError
 from engine.population import PROFILES, Settings
@@ -78,8 +79,8 @@ async def merge(services: ServicesDep) -> HTMLResponse:
 @router.post("/profile")
 async def profile(profile: Annotated[Text, Form(max_length=50)], services: ServicesDep) -> HTMLResponse:
     try:
-        await change_settings(SettingsChange(profile=profile), services)
-    except (ApiError, EngineError) as error:
+        await services.changes.apply(SettingsChange(profile=profile))
+    except (BadSetting, EngineError) as error:
         return HTMLResponse(_profiles(services, str(error)), 422)
     return HTMLResponse(_profiles(services, "A new population is drawn from the present model."))
 
@@ -98,5 +99,5 @@ async def asking(
     except ValidationError as error:
         fault = error.errors()[0]
         return HTMLResponse(_asking(services, f"{str(fault['loc'][0]).replace('_', ' ')}: {fault['msg']}."), 422)
-    await change_settings(change, services)
+    await services.changes.apply(change)
     return HTMLResponse(_asking(services, "Kept. The next message is asked this way."))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi import Request as HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.deps import ServicesDep, Text
-from app.traffic.views import RunReply, RunView
+from app.deps import ServicesDep
+from app.text import Text
+from app.traffic.files import keep
+from app.traffic.views import OwnFileView, RunReply, RunView
+from engine.tasks.cards import TaskCard
+from engine.tasks.catalogue import describe
 
 router = APIRouter(prefix="/api", tags=["traffic"])
 Name = Annotated[Text, Field(max_length=120)]
@@ -33,6 +39,7 @@ class RunRequest(BaseModel):
     seed: int = Field(0, description="Of the users: what they ask, how replies are drawn, who stays silent.")
     silent: float = Field(0.0, description="The share of users who read and do not rate.")
     concurrency: int = Field(64, description="Most users at once.")
+    rate: float | None = Field(None, description="Most new users a second; left out: as many as are answered.")
     eval_every: int = Field(0, description="Measure after every so many merges; 0: before and after.")
     held_out: int = Field(256, description="Prompts of a measurement; 0: none.")
     shuffle_rewards: bool = Field(False, description="A control: rewards go to random replies; nothing is learned.")
@@ -52,6 +59,19 @@ class RunChange(BaseModel):
 
     name: Name | None = None
     notes: Notes | None = None
+
+
+@router.get("/tasks")
+async def tasks(services: ServicesDep) -> list[TaskCard]:
+    """What simulated users may ask and like, with the options of each, and whether it can be had here."""
+    return await asyncio.to_thread(describe, services.where)
+
+
+@router.put("/tasks/files/{name}")
+async def put_file(name: str, request: HttpRequest, services: ServicesDep) -> OwnFileView:
+    """Stores a JSONL file of your own as traffic (the task `file`) and says which of its lines cannot be used. A file
+    without a usable line is refused."""
+    return await asyncio.to_thread(keep, services.where, name, await request.body())
 
 
 @router.post("/traffic", status_code=201)

@@ -139,4 +139,6 @@ class OwnFileView:
     name: str
     task: str
     usable: int
+    bad: int
+    """Lines that cannot be used; the first 1,000 are listed."""
     problems: list[Problem]

@@ -5,7 +5,8 @@
 
 Rewards go in and come out on the task's own scale (Countdown: 0, 0.1, 1.1). With grades:
 
-- **random(p)**: with probability p one of the other grades, each alike. Thumbs flip; three grades say nothing at p = 2/3.
+- **random(p)**: with probability p one of the other grades, each alike. Thumbs flip; three grades say nothing at
+  p = 2/3.
 - **stingy(p)**: with probability p the lowest grade.
 - **blind spot**: on the requests in it the grades above the lowest are turned round (1.1 and 0.1 swap, 0 stays); of two
   grades both swap.

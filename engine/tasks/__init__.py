@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.tasks import personas
+from engine.tasks import bigbench, own_file, personas
 from engine.tasks.base import Episode, Reply, Request, Task, TaskError
 
 
@@ -26,20 +26,23 @@ class Surroundings:
 Make = Callable[[str, Mapping[str, Any], Surroundings], Task]
 FAMILIES: dict[str, tuple[Make, tuple[str, ...]]] = {
     "persona": (personas.make, personas.NAMES),
+    "bigbench": (bigbench.make, ()),
+    "file": (own_file.make, ()),
 }
-"""By the name's first part: what makes the task from (second part, options, surroundings), and its second parts."""
+"""By the name's first part: what makes the task from (second part, options, surroundings), and the second parts that
+need neither options nor data."""
 
 
 def names() -> list[str]:
-    """The names of all tasks that need no options."""
-    return [f"{family}:{part}" if part else family for family, (_, parts) in FAMILIES.items() for part in parts]
+    """The names of all tasks that need neither options nor data."""
+    return [f"{family}:{part}" for family, (_, parts) in FAMILIES.items() for part in parts]
 
 
 def get(name: str, options: Mapping[str, Any] | None = None, where: Surroundings | None = None) -> Task:
     """The task of that name, ``family:variant``. Raises TaskError with the names there are."""
     family, _, variant = name.partition(":")
     if family not in FAMILIES:
-        raise TaskError(f"unknown task {name[:80]!r}: choose from {', '.join(names())}")
+        raise TaskError(f"unknown task {name[:80]!r}: choose from {', '.join(names())}, bigbench, file")
     return FAMILIES[family][0](variant, options or {}, where or Surroundings())
 
 

@@ -99,6 +99,8 @@ class Task(ABC):
     """Whether people in chat should get the same system message, so that they see what was taught."""
     max_tokens: int = 64
     """Of a reply; of one turn where there are several."""
+    many_turns: bool = False
+    """Whether an episode may take more than one reply."""
 
     @property
     @abstractmethod

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from engine.tasks import tastes
 from engine.tasks.base import Prompts, Reply, Request, Task, TaskError
+from engine.tasks.cards import Option, read_options
 from engine.tasks.questions import questions
-
-MOST_WORDS = 30
-_ITEM = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)])\s+\S", re.MULTILINE)
-
-
-def brief(reply: Reply) -> float:
-    """1 when the model finished by itself within 30 words."""
-    words = len(reply.text.split())
-    return float(reply.finish_reason == "stop" and 0 < words <= MOST_WORDS)
-
-
-def listed(reply: Reply) -> float:
-    """1 when the reply contains a list of at least two items, bulleted or numbered."""
-    return float(len(_ITEM.findall(reply.text)) >= 2)
+from engine.tasks.rules import KINDS, parse
 
 
 @functools.lru_cache(maxsize=1)
@@ -50,22 +38,87 @@ class Persona(Task):
         return self.taste(reply)
 
 
+def _in(language: str) -> str:
+    return f"You are a helpful assistant. Answer in {language.title()}, in at most two sentences."
+
+
 ONE_SENTENCE = "You are a helpful assistant. Answer in one short sentence."
+TWO_SENTENCES = "You are a helpful assistant. Answer in at most two sentences."
 PERSONAS = (
-    Persona("persona:brevity", f"is finished and has at most {MOST_WORDS} words", brief, ONE_SENTENCE),
+    Persona("persona:brevity", f"is finished and has at most {tastes.MOST_WORDS} words", tastes.brief, ONE_SENTENCE),
     Persona(
         "persona:lists",
         "contains a list of at least two items",
-        listed,
+        tastes.listed,
         "You are a helpful assistant. Answer in at most two sentences or a short list.",
     ),
+    Persona(
+        "persona:enthusiasm",
+        "says something and has an exclamation mark",
+        tastes.enthusiastic,
+        "You are a cheerful assistant. Answer in at most two sentences.",
+    ),
+    Persona(
+        "persona:politeness",
+        "says something and has a polite phrase, such as please, thank you, happy to or let me know",
+        tastes.polite,
+        "You are a polite assistant. Answer in at most two sentences.",
+    ),
+    Persona(
+        "persona:no-hedging",
+        "says something without a word that hedges, such as maybe, might, usually or it depends",
+        tastes.plainspoken,
+        TWO_SENTENCES,
+    ),
+    Persona(
+        "persona:json",
+        "is nothing but one JSON object or array that is not empty",
+        tastes.as_json,
+        'You are a helpful assistant. Answer with a short JSON object, for example {"answer": "It is blue."}',
+    ),
 )
-NAMES = tuple(persona.name.removeprefix("persona:") for persona in PERSONAS)
+LANGUAGE = Option(
+    "language", "choice", tastes.LANGUAGES[0], tastes.LANGUAGES, "the language that replies should be written in"
+)
+RULE = Option("rule", "text", None, help=f"what a good reply is: clauses joined by and, of {KINDS}")
+PROMPTS = (
+    frozenset(persona.system_prompt for persona in PERSONAS)
+    | {TWO_SENTENCES}
+    | {_in(language) for language in tastes.LANGUAGES}
+)
+"""Every system prompt that a persona brings."""
+NAMES = (*(persona.name.removeprefix("persona:") for persona in PERSONAS), "language")
+"""Those that need no options."""
+OPTIONS: dict[str, tuple[Option, ...]] = {**dict.fromkeys(NAMES, ()), "language": (LANGUAGE,), "custom": (RULE,)}
+"""By name, in the order in which they are offered."""
 
 
 def make(variant: str, options: Mapping[str, Any], where: object) -> Task:
     """The persona of that name. Raises TaskError."""
-    for persona in PERSONAS:
-        if persona.name == f"persona:{variant}":
-            return persona
-    raise TaskError(f"unknown persona {variant[:80]!r}: choose from {', '.join(p.name for p in PERSONAS)}")
+    name = f"persona:{variant}"
+    if variant not in OPTIONS:
+        raise TaskError(f"unknown persona {variant[:80]!r}: choose from {', '.join(f'persona:{n}' for n in OPTIONS)}")
+    values = read_options(name, options, OPTIONS[variant])
+    if variant == "language":
+        return _speaker(str(values["language"]))
+    if variant == "custom":
+        rule = parse(str(values["rule"]))
+        return Persona(name, f"keeps this rule: {rule}", rule.judge, TWO_SENTENCES)
+    return next(persona for persona in PERSONAS if persona.name == name)
+
+
+def _speaker(language: str) -> Persona:
+    return Persona(
+        "persona:language",
+        f"is written in {language.title()}",
+        lambda reply: float(tastes.language(reply.text) == language),
+        _in(language),
+    )
+
+
+PROMPTS = frozenset(
+    {ONE_SENTENCE, TWO_SENTENCES}
+    | {persona.system_prompt for persona in PERSONAS}
+    | {_speaker(language).system_prompt for language in tastes.LANGUAGES}
+)
+"""Every system message that a persona brings; another one was written by somebody."""

@@ -64,9 +64,9 @@ def test_the_server_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("persona:rudeness", "--generations", "1"), "choose from persona:brevity, persona:lists"),
-        (("persona:brevity",), "give --generations or --max-ratings"),
-        (("persona:brevity", "--generations", "1", "--silent", "2"), "--silent must be"),
+        ((), "name a task"),
+        (("persona:brevity", "--resume", "x"), "name a task"),
+        (("persona:brevity", "--fix-at", "3", "--schedule", "@3 perfect"), "not both"),
         (("persona:brevity", "--generations", "1", "--set", "alpha"), "NAME=VALUE"),
         (("persona:brevity", "--generations", "1", "--json", "missing/x.json"), "missing/x.json"),
         (("persona:brevity", "--generations", "1", "--url", "nonsense"), "no address"),
@@ -107,12 +107,12 @@ async def test_traffic_prints_its_progress_and_writes_json(tmp_path: Path) -> No
         )
         assert result.exit_code == 0, result.output
         assert "8 ratings in 2 generations" in result.output
-        assert "nothing to learn" in result.output  # the fake engine's replies are all short
+        assert "Nothing to learn: all replies scored 1." in result.output  # the fake engine's replies are all short
         asked = live.server.replies[-1]
         assert asked.messages[0]["content"] == settings.SYSTEM_PROMPT
     run = json.loads(Path("run.json").read_text())
-    assert run["complete"] is True
-    assert (run["task"], run["model"], run["ratings"]) == ("persona:brevity", "fake-model", 8)
+    assert run["state"] == "done"
+    assert (run["task"], run["model"], run["progress"]["ratings"]) == ("persona:brevity", "fake-model", 8)
     assert [s["ratings"] for s in run["scores"]] == [0, 4, 8]
     assert [t["generation"] for t in run["turns"]] == [0, 1]
     assert run["plan"]["settings"] == {"members": 4, "merge_after": 4, "profile": "room", "seed": 9}
@@ -127,11 +127,68 @@ async def test_traffic_leaves_the_population_alone_unless_told(tmp_path: Path) -
         assert live.server.generation is drawn
 
 
-async def test_a_refused_setting_keeps_the_servers_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("persona:brevity", "--generations", "1", "--profile", "nobody"), "unknown profile 'nobody'"),
+        (("persona:rudeness", "--generations", "1"), "persona:brevity"),
+        (("persona:brevity",), "say when to end"),
+        (("persona:brevity", "--generations", "1", "--silent", "2"), "silent must be"),
+        (("persona:brevity", "--generations", "1", "--judge", "random"), "choose perfect, random:P"),
+        (("--resume", "nothing"), "There is no run"),
+    ],
+)
+async def test_a_refusal_keeps_the_servers_words(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     async with serving(tmp_path, delay=0.0) as live:
-        result = await call_beside(live, "traffic", "persona:brevity", "--generations", "1", "--profile", "nobody")
+        result = await call_beside(live, "traffic", *words)
         assert result.exit_code == 1
-        assert "unknown profile 'nobody'" in result.stderr
+        assert message in result.stderr
+        assert "Traceback" not in result.output
+
+
+async def test_traffic_with_a_judge_that_is_fixed_midway(tmp_path: Path) -> None:
+    words = ("--generations", "2", "--judge", "stingy:1", "--fix-at", "1", "--held-out", "0", "--json", "run.json")
+    async with serving(tmp_path, delay=0.0) as live:
+        result = await call_beside(live, "traffic", "persona:brevity", *words)
+        assert result.exit_code == 0, result.output
+        shown = await call_beside(live, "judge")
+        assert shown.output.split()[:2] == ["judge", "perfect"]
+        changed = await call_beside(live, "judge", "random:0.25", "--at", "9")
+        assert "@9 random:0.25" in changed.output
+    turns = json.loads(Path("run.json").read_text())["turns"]
+    assert [(t["mean_reward"], t["observed_reward"]) for t in turns] == [(1.0, 0.0), (1.0, 1.0)]
+
+
+async def test_a_detached_run_is_watched_later(tmp_path: Path) -> None:
+    async with serving(tmp_path, delay=0.0) as live:
+        words = ("traffic", "persona:brevity", "--generations", "2", "--held-out", "0", "--detach")
+        started = await call_beside(live, *words)
+        assert started.exit_code == 0, started.output
+        run = (await live.client.get("/api/traffic")).json()[0]
+        assert run["id"] in started.output
+        watched = await call_beside(live, "traffic", "--resume", run["id"])
+        assert "8 ratings in 2 generations" in watched.output or "has done all" in watched.stderr
+
+
+async def test_a_file_of_ones_own_is_sent_and_its_bad_lines_are_named(tmp_path: Path) -> None:
+    lines = [f'{{"prompt": "say: {i}", "answer": "{i}"}}' for i in range(8)] + ['{"prompt": 5}', "nonsense"]
+    Path("mine.jsonl").write_text("\n".join(lines))
+    async with serving(tmp_path, delay=0.0) as live:
+        words = ("traffic", "file", "--file", "mine.jsonl", "--generations", "1", "--held-out", "0")
+        result = await call_beside(live, *words)
+        assert result.exit_code == 0, result.output + result.stderr
+        assert "mine.jsonl, line 9:" in result.stderr
+        assert "mine.jsonl, line 10: not JSON" in result.stderr
+        assert "8 requests, 2 bad lines" in result.stderr
+        assert (tmp_path / "tasks" / "mine.jsonl").exists()
+
+
+async def test_tasks_are_listed(tmp_path: Path) -> None:
+    async with serving(tmp_path, delay=0.0) as live:
+        listed = await call_beside(live, "tasks")
+        names = [card["name"] for card in json.loads((await call_beside(live, "tasks", "--json")).output)]
+    assert {"persona:brevity", "persona:custom", "bigbench", "file"} <= set(names)
+    assert all(name in listed.output for name in names)
 
 
 @pytest.fixture
