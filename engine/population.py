@@ -22,7 +22,7 @@ class Settings:
     """Members come in pairs (+ε, −ε)."""
     kind: Kind = "lowrank"
     rank: int = 1
-    sigma: float = 0.006
+    sigma: float = 0.0075
     """σ: a member is θ + σ ε. Not comparable between noise kinds and ranks."""
     alpha: float = 0.016
     """α of θ ← θ + (α / N) Σ Z_i ε_i; it already holds the 1/σ."""
@@ -65,9 +65,18 @@ class Settings:
 
 PROFILES: dict[str, Settings] = {
     "room": Settings(),
-    "traffic": Settings(profile="traffic", members=16, alpha=0.012, decay=0.0, merge_after=64, step="zscore"),
+    "traffic": Settings(
+        profile="traffic", members=16, sigma=0.006, alpha=0.012, decay=0.0, merge_after=64, step="zscore"
+    ),
     "reference": Settings(
-        profile="reference", members=30, antithetic=False, alpha=0.0165, decay=0.0, merge_after=6000, step="zscore"
+        profile="reference",
+        members=30,
+        antithetic=False,
+        sigma=0.006,
+        alpha=0.0165,
+        decay=0.0,
+        merge_after=6000,
+        step="zscore",
     ),
 }
 """``room``: one person's thumbs move it. ``traffic``: many users. ``reference``: the population and the ratings of
