@@ -16,6 +16,9 @@ _TITLES = {
     "persona:json": "Valid JSON",
     "persona:language": "A chosen language",
     "persona:custom": "A rule of your own",
+    "countdown:easy": "Countdown, easy",
+    "countdown:3": "Countdown, three numbers",
+    "countdown:4": "Countdown, four numbers",
     "bigbench": "BIG-Bench, one stream over many tasks",
     "file": "A file of your own",
 }
