@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.tasks import bigbench, countdown, own_file, personas
+from engine.tasks import bigbench, countdown, own_file, personas, sudoku
 from engine.tasks.base import Episode, Reply, Request, Task, TaskError
 
 
@@ -27,6 +27,7 @@ Make = Callable[[str, Mapping[str, Any], Surroundings], Task]
 FAMILIES: dict[str, tuple[Make, tuple[str, ...]]] = {
     "persona": (personas.make, personas.NAMES),
     "countdown": (countdown.make, countdown.VARIANTS),
+    "sudoku": (sudoku.make, sudoku.VARIANTS),
     "bigbench": (bigbench.make, ()),
     "file": (own_file.make, ()),
 }

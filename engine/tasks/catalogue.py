@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from engine.tasks import FAMILIES, Surroundings, bigbench, get, own_file, personas
+from engine.tasks import FAMILIES, Surroundings, bigbench, get, own_file, personas, sudoku
 from engine.tasks.base import TaskError
 from engine.tasks.cards import Option, TaskCard
 
@@ -15,6 +15,7 @@ _TITLES = {
     "persona:no-hedging": "No hedging",
     "persona:json": "Valid JSON",
     "persona:language": "A chosen language",
+    "sudoku:file": "Sudoku from the data folder",
     "persona:custom": "A rule of your own",
     "countdown:easy": "Countdown, easy",
     "countdown:3": "Countdown, three numbers",
@@ -29,7 +30,9 @@ _LIKES = {
     "file": "is what the file asks for",
 }
 _OPTIONS: Mapping[str, tuple[Option, ...]] = {
-    f"persona:{variant}": options for variant, options in personas.OPTIONS.items()
+    f"{family}:{variant}": options
+    for family, module in (("persona", personas), ("sudoku", sudoku))
+    for variant, options in module.OPTIONS.items()
 }
 
 
@@ -42,7 +45,7 @@ def describe(where: Surroundings) -> list[TaskCard]:
 def _names() -> Iterable[str]:
     """All of them, also those that need options or data, by family."""
     for family, (_, parts) in FAMILIES.items():
-        variants = tuple(personas.OPTIONS) if family == "persona" else parts
+        variants = {"persona": tuple(personas.OPTIONS), "sudoku": tuple(sudoku.OPTIONS)}.get(family, parts)
         yield from (f"{family}:{variant}" for variant in variants)
         if not variants:
             yield family
