@@ -130,9 +130,15 @@ def test_no_answer_raises() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1 / 3 * 3", 1), ("8 / (3 - 8 / 3)", 24), ("2 - 3 - 4", -5), ("2 + 3 * 4", 14), ("12 / 3 / 2", 2),
-     ("1 / 3", Fraction(1, 3))],
-)  # fmt: skip
+    [
+        ("1 / 3 * 3", 1),
+        ("8 / (3 - 8 / 3)", 24),
+        ("2 - 3 - 4", -5),
+        ("2 + 3 * 4", 14),
+        ("12 / 3 / 2", 2),
+        ("1 / 3", Fraction(1, 3)),
+    ],
+)
 def test_values_are_exact_and_bind_as_usual(text: str, value: Fraction) -> None:
     assert expression.value(expression.parse(text)) == value
 
