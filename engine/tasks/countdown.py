@@ -1,191 +1,172 @@
-"""Countdown: make a target from a few numbers, each used once, with + - * / and parentheses.
+"""Countdown: combine a few numbers, each used once, into an expression that equals a target (source text, section 2).
 
-Problems are endless and never repeated soon: a seed walks all sets of numbers in an order of its own, and a set comes
-again, with another choice of target, only when all have been asked (21,144 for easy, 169,700 for 3 numbers, 4.4 million
-for 4). Every target is reached by working it out, so every problem can be solved.
+Rewards: 0 for an answer that cannot be read, 0.1 for a readable expression that is wrong, 1.1 for a right one. Problems
+are drawn without end: every hand of numbers comes once in an order of its own, then again with its next target.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
+import functools
+import itertools
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from engine.tasks.base import Reply, Request, Task, TaskError
+from engine.tasks import expression
+from engine.tasks.base import Reply, Request, Task, TaskError, shuffled
 from engine.tasks.cards import read_options
-from engine.tasks.expression import evaluate
 
-HELD_OUT = 2_000
-UNREADABLE, WRONG, RIGHT = 0.0, 0.1, 1.1
-BLIND_SPOT = range(60, 81)
-"""The targets that a judge with a blind spot gets wrong."""
-HIGHEST = 99
-"""Of a number in a problem."""
-HIGHEST_OF_THREE = 42
-"""The same for three numbers in easy."""
-LARGEST_TARGET = 100
-LONGEST_REPLY = 100_000
-"""Characters; a longer one is not read."""
-OPEN, CLOSE = "<answer>", "</answer>"
 VARIANTS = ("easy", "3", "4")
+UNREADABLE, WRONG, RIGHT = 0.0, 0.1, 1.1
+HELD_OUT = 2000
+BLIND = range(60, 81)
+"""Targets that a judge with a blind spot gets wrong (source text, section 3)."""
+LONGEST_REPLY = 20_000
+_OPEN, _CLOSE = "<answer>", "</answer>"
+_TAG = re.compile(r"</?answer>", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What the judge knows; also what the model is told."""
+    """What the judge knows. Two problems are the same when their sorted numbers and their targets are."""
 
     numbers: tuple[int, ...]
-    """Rising, so that a problem has one form."""
+    """Rising."""
     target: int
 
 
 class Countdown(Task):
-    """Problems over so many numbers; for easy two or three, and small ones."""
+    """One grade of difficulty; see :func:`make`."""
 
-    likes = "has, in <answer> tags, an expression that uses each number once and equals the target"
     grades = (UNREADABLE, WRONG, RIGHT)
-    system_prompt = "You solve number puzzles. Give your result in <answer> tags."
+    likes = "ends with an expression that uses each number once and equals the target"
+    system_prompt = "You are a helpful assistant."
 
     def __init__(self, variant: str) -> None:
-        self.name = f"countdown:{variant}"
-        self.max_tokens = 96 if variant == "easy" else 200
-        self.how_many = 0 if variant == "easy" else int(variant)
-        """Numbers of a problem; 0: two or three."""
-        self._sets = _easy_sets() if variant == "easy" else sets(self.how_many, HIGHEST)
+        self.name, self.variant = f"countdown:{variant}", variant
+        self.max_tokens = 96 if variant == "easy" else 256
+        _held_out(variant)  # now, in the caller's thread: it takes a second
 
     @property
-    def size(self) -> int:
-        """Requests before numbers come again."""
-        return self._sets - HELD_OUT
-
-    @cached_property
     def held_out(self) -> Sequence[Request]:
-        """Numbers that :meth:`sample` never uses with any target: the first ones in an order by hash."""
-        return tuple(self._request(place, "held out") for place in range(HELD_OUT))
+        return _held_out(self.variant)
 
     def sample(self, seed: int, index: int) -> Request:
-        """Request ``index`` of the users with this seed; no numbers come again within :attr:`size` requests."""
-        turn, place = divmod(index, self.size)
-        key = f"{seed}/{turn}"
-        return self._request(HELD_OUT + permuted(self.size, key, place), key)
+        if self.variant == "easy":
+            rest = _easy()[1]
+            return _request(rest[shuffled(len(rest), seed, index)], seed, index)
+        hands = _hands(self.variant)
+        hand = hands[shuffled(len(hands), seed, index)]
+        kept = _kept(self.variant)
+        targets = [t for t in reachable(hand) if Problem(hand, t) not in kept]
+        random.Random(f"{seed}/{hand}").shuffle(targets)
+        return _request(Problem(hand, targets[index // len(hands) % len(targets)]), seed, index)
 
     def judge(self, request: Request, reply: Reply) -> float:
-        answer = last_answer(reply.text)
-        if answer is None:
+        said = answer(reply.text)
+        if said is None:
             return UNREADABLE
-        result, problem = evaluate(answer), request.data
-        solved = result is not None and tuple(sorted(result.numbers)) == problem.numbers
-        return RIGHT if solved and result.value == problem.target else WRONG
-
-    def _request(self, place: int, key: str) -> Request:
-        rank = permuted(self._sets, self.name, place)
-        problem = _problem(rank, self.how_many, key) if self.how_many else _easy_problem(rank, key)
-        return Request(_prompt(problem), problem, blind=problem.target in BLIND_SPOT)
-
-
-def make(variant: str, options: Mapping[str, Any], where: object) -> Task:
-    """The task of that name. Raises TaskError."""
-    if variant not in VARIANTS:
-        there_are = ", ".join(f"countdown:{v}" for v in VARIANTS)
-        raise TaskError(f"unknown task 'countdown:{variant[:80]}': choose from {there_are}")
-    read_options(f"countdown:{variant}", options, ())
-    return Countdown(variant)
+        try:
+            read = expression.parse(said)
+        except expression.Unreadable:
+            return UNREADABLE
+        problem: Problem = request.data
+        if Counter(expression.numbers(read)) != Counter(problem.numbers):
+            return WRONG
+        return RIGHT if expression.value(read) == problem.target else WRONG
 
 
-def last_answer(text: str) -> str | None:
-    """What stands in the last well-formed pair of tags that is not blank. A pair with tags inside is not well formed,
-    and neither is what it holds; an opening tag that is never closed does not count."""
+def answer(text: str) -> str | None:
+    """What stands in the one answer of a reply; None where there is no answer, a broken one, or more than one: a list
+    of guesses is no answer."""
     if len(text) > LONGEST_REPLY:
         return None
-    starts: list[int] = []
-    blocks: list[tuple[int, str]] = []
-    place = 0
-    while (place := text.find("<", place)) >= 0:
-        if text.startswith(OPEN, place):
-            starts.append(place)
-        elif text.startswith(CLOSE, place) and starts:
-            start = starts.pop()
-            inside = text[start + len(OPEN) : place]
-            if OPEN in inside or CLOSE in inside:
-                while blocks and blocks[-1][0] > start:
-                    blocks.pop()
-            elif inside.strip():
-                blocks.append((start, inside.strip()))
-        place += 1
-    return blocks[-1][1] if blocks else None
+    tags = list(_TAG.finditer(text))
+    if [tag[0].lower() for tag in tags] != [_OPEN, _CLOSE]:
+        return None
+    return text[tags[0].end() : tags[1].start()]
 
 
-def _prompt(problem: Problem) -> str:
-    # No problem has a number above 99: whoever repeats the example has not solved it.
-    *most, last = problem.numbers
-    example = "100 + 20" if len(problem.numbers) == 2 else "(100 + 20) / 3"
-    return (
-        f"Use the numbers {', '.join(map(str, most))} and {last} to make {problem.target}. Use each number exactly "
-        "once, with + - * / and parentheses. Write the expression without an equals sign in answer tags, like this: "
-        f"{OPEN}{example}{CLOSE}"
+def reachable(hand: Sequence[int], highest: int = 100) -> list[int]:
+    """The targets from 1 to ``highest`` that use every number of the hand once, through whole numbers; rising."""
+    return [value for value in sorted(_values(tuple(sorted(hand)))) if 1 <= value <= highest]
+
+
+@functools.lru_cache(maxsize=50_000)
+def _values(hand: tuple[int, ...]) -> frozenset[int]:
+    if len(hand) == 1:
+        return frozenset(hand)
+    found: set[int] = set()
+    for i, j in itertools.combinations(range(len(hand)), 2):
+        rest = [n for k, n in enumerate(hand) if k not in (i, j)]
+        for value in _pair(hand[i], hand[j]):
+            found |= _values(tuple(sorted([*rest, value])))
+    return frozenset(found)
+
+
+def _pair(a: int, b: int) -> Iterator[int]:
+    yield from (a + b, a - b, b - a, a * b)
+    if b and a % b == 0:
+        yield a // b
+    if a and b % a == 0:
+        yield b // a
+
+
+@functools.cache
+def _hands(variant: str) -> list[tuple[int, ...]]:
+    """22,100 hands of three numbers up to 50, 40,920 of four up to 30; each has several targets, most have dozens."""
+    count, highest = (3, 50) if variant == "3" else (4, 30)
+    return list(itertools.combinations_with_replacement(range(1, highest + 1), count))
+
+
+@functools.cache
+def _easy() -> tuple[list[Problem], list[Problem]]:
+    """(held out, the rest): what two numbers below 100 make, up to 200, and three numbers up to 21, up to 40."""
+    choose = itertools.combinations_with_replacement
+    problems = [Problem(pair, t) for pair in choose(range(1, 100), 2) for t in reachable(pair, 200)]
+    problems += [Problem(hand, t) for hand in choose(range(1, 22), 3) for t in reachable(hand, 40)]
+    random.Random("countdown:easy").shuffle(problems)
+    return problems[:HELD_OUT], problems[HELD_OUT:]
+
+
+@functools.cache
+def _held_out(variant: str) -> tuple[Request, ...]:
+    if variant == "easy":
+        problems = _easy()[0]
+    else:
+        chosen = random.Random(f"countdown:{variant}").sample(_hands(variant), HELD_OUT)
+        problems = [Problem(hand, random.Random(f"held out {hand}").choice(reachable(hand))) for hand in chosen]
+    return tuple(_request(problem, -1, i) for i, problem in enumerate(problems))
+
+
+@functools.cache
+def _kept(variant: str) -> frozenset[Problem]:
+    return frozenset(request.data for request in _held_out(variant))
+
+
+def _request(problem: Problem, seed: int, index: int) -> Request:
+    shown = list(problem.numbers)
+    random.Random(f"{seed}/{index}/order").shuffle(shown)
+    listed = ", ".join(map(str, shown))
+    prompt = (
+        f"Use each of the numbers {listed} exactly once, with + - * / and parentheses, to make {problem.target}.\n"
+        "Put only the expression between <answer> and </answer>, "
+        "as in <answer>(7 - 3) * 2</answer> for the numbers 2, 3, 7 and the target 8."
     )
+    return Request(prompt, problem, blind=problem.target in BLIND)
 
 
-def _problem(rank: int, how_many: int, key: str) -> Problem:
-    numbers = numbers_of(rank, how_many)
-    return Problem(numbers, _target(numbers, random.Random(f"{key}/{numbers}")))
+def make(variant: str, options: Mapping[str, Any], where: Any) -> Countdown:
+    """``easy`` (two or three numbers, small targets), ``3`` or ``4`` numbers. Raises TaskError."""
+    if variant not in VARIANTS:
+        raise TaskError(f"unknown Countdown {variant[:40]!r}: choose from {', '.join(VARIANTS)}")
+    read_options(f"countdown:{variant}", options, ())
+    return _made(variant)
 
 
-def _target(numbers: tuple[int, ...], rng: random.Random) -> int:
-    """Two of the numbers are replaced by their sum, difference, product or quotient until one is left. There is always
-    one from 1 to 100: of unequal numbers the difference, of equal ones the quotient."""
-    left = list(numbers)
-    while len(left) > 1:
-        rng.shuffle(left)
-        low, high = sorted((left.pop(), left.pop()))
-        made = [high + low, high - low, high * low, *([high // low] if high % low == 0 else [])]
-        left.append(rng.choice([number for number in made if 1 <= number <= LARGEST_TARGET]))
-    return left[0]
-
-
-def _easy_sets() -> int:
-    return 2 * sets(2, HIGHEST) + sets(3, HIGHEST_OF_THREE)
-
-
-def _easy_problem(rank: int, key: str) -> Problem:
-    """Two numbers with their sum or difference (each pair gives two problems), or three small numbers."""
-    pairs = 2 * sets(2, HIGHEST)
-    if rank >= pairs:
-        return _problem(rank - pairs, 3, key)
-    low, high = numbers_of(rank // 2, 2)
-    return Problem((low, high), low + high if rank % 2 else high - low or 1)
-
-
-def sets(how_many: int, highest: int) -> int:
-    """How many sets of so many numbers from 1 to ``highest`` there are; a number may be in one more than once."""
-    return math.comb(highest + how_many - 1, how_many)
-
-
-def numbers_of(rank: int, how_many: int) -> tuple[int, ...]:
-    """Set number ``rank`` in the order of its largest number (the combinatorial number system)."""
-    numbers: list[int] = []
-    for size in range(how_many, 0, -1):
-        highest = 1
-        while sets(size, highest) <= rank:
-            highest += 1
-        rank -= sets(size, highest - 1)
-        numbers.append(highest)
-    return tuple(reversed(numbers))
-
-
-def permuted(count: int, key: str, place: int) -> int:
-    """Where a shuffle of ``range(count)`` by this key puts ``place``, without the list: a Feistel network over the next
-    power of four, walked on until it is back in the range."""
-    half = max(1, ((count - 1).bit_length() + 1) // 2)
-    while True:
-        left, right = place >> half, place & ((1 << half) - 1)
-        for turn in range(4):
-            mixed = hashlib.blake2b(f"{key}/{turn}/{right}".encode(), digest_size=8).digest()
-            left, right = right, left ^ (int.from_bytes(mixed) & ((1 << half) - 1))
-        place = left << half | right
-        if place < count:
-            return place
+@functools.cache
+def _made(variant: str) -> Countdown:
+    return Countdown(variant)

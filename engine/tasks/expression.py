@@ -1,96 +1,82 @@
-"""Arithmetic that a model wrote, read by a small parser and never by eval: whole numbers, + - * / and parentheses."""
+"""Arithmetic that a model wrote, read without running it: ASCII numbers, ``+ - * /`` and parentheses, exact fractions.
+
+No recursion, no ``eval``, at most :data:`LONGEST` characters and :data:`DEEPEST` open parentheses: whatever is written is
+read at once or refused at once.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 
-LONGEST = 200
-"""Characters."""
-DEEPEST = 20
-"""Parentheses inside parentheses."""
-_TOKEN = re.compile(r"[ \t\r\n]*([0-9]+|[-+*/()])")
-_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
+LONGEST, DEEPEST = 200, 20
+_TOKEN = re.compile(r"[ \t\r\n]*([0-9]{1,6}|[-+*/()])")
+_RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
-@dataclass(frozen=True)
-class Result:
-    """What an expression comes to."""
-
-    value: Fraction
-    numbers: tuple[int, ...]
-    """As they stand in it, from the left."""
+class Unreadable(ValueError):
+    """Not an expression."""
 
 
-def evaluate(text: str) -> Result | None:
-    """The exact value, or None for anything but an expression: signs before numbers, ``**``, ``//``, decimals, leading
-    zeros, digits that are not ASCII and a division by zero are none. Never raises."""
+def parse(text: str) -> list[str]:
+    """The expression in postfix order: numbers as they were written, and operators. Raises Unreadable.
+
+    There is no unary minus, no power, no implied multiplication and no leading zero.
+    """
     if len(text) > LONGEST:
-        return None
-    tokens = _tokens(text.strip(" \t\r\n"))
-    return None if tokens is None else _value(tokens)
-
-
-def _tokens(text: str) -> list[str] | None:
-    tokens, place = [], 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
-            return None
-        token = found[1]
-        if token[0] == "0" and len(token) > 1:
-            return None
-        tokens.append(token)
-        place = found.end()
-    return tokens
-
-
-def _value(tokens: list[str]) -> Result | None:
-    """By two stacks, so that nothing nests in Python."""
-    values: list[Fraction] = []
+        raise Unreadable("too long")
+    text, place = text.strip(" \t\r\n"), 0
+    done: list[str] = []
     waiting: list[str] = []
-    numbers: list[int] = []
-    depth, operand_next = 0, True
-    for token in tokens:
-        if operand_next != (token == "(" or token.isdigit()):
-            return None
-        if token.isdigit():
-            numbers.append(int(token))
-            values.append(Fraction(int(token)))
-            operand_next = False
+    operand = True
+    """Whether a number or an opening parenthesis must come next."""
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise Unreadable(f"{text[place]!r} is no part of an expression")
+        token, place = match[1], match.end()
+        if token[0].isdigit():
+            if not operand or (token[0] == "0" and token != "0"):
+                raise Unreadable("a number out of place")
+            done.append(token)
+            operand = False
         elif token == "(":
-            depth += 1
-            if depth > DEEPEST:
-                return None
+            if not operand or waiting.count("(") >= DEEPEST:
+                raise Unreadable("a parenthesis out of place, or too many")
             waiting.append(token)
+        elif operand:
+            raise Unreadable(f"{token!r} out of place")
         elif token == ")":
-            depth -= 1
-            if depth < 0 or not _work(values, waiting, 1):
-                return None
+            while waiting and waiting[-1] != "(":
+                done.append(waiting.pop())
+            if not waiting:
+                raise Unreadable("a parenthesis is closed that was not opened")
             waiting.pop()
         else:
-            if not _work(values, waiting, _BINDS[token]):
-                return None
+            while waiting and waiting[-1] != "(" and _RANK[waiting[-1]] >= _RANK[token]:
+                done.append(waiting.pop())
             waiting.append(token)
-            operand_next = True
-    if depth or operand_next or not _work(values, waiting, 1):
-        return None
-    return Result(values[0], tuple(numbers))
+            operand = True
+    if operand or "(" in waiting:
+        raise Unreadable("it ends too early")
+    return done + waiting[::-1]
 
 
-def _work(values: list[Fraction], waiting: list[str], binds: int) -> bool:
-    """Does the operations that wait and bind at least so strongly, back to a parenthesis; False: a zero divides."""
-    while waiting and _BINDS.get(waiting[-1], 0) >= binds:
-        operation, right = waiting.pop(), values.pop()
-        if operation == "+":
-            values[-1] += right
-        elif operation == "-":
-            values[-1] -= right
-        elif operation == "*":
-            values[-1] *= right
-        elif right == 0:
-            return False
-        else:
-            values[-1] /= right
-    return True
+def numbers(postfix: Sequence[str]) -> list[int]:
+    """The numbers that occur, in order."""
+    return [int(token) for token in postfix if token[0].isdigit()]
+
+
+def value(postfix: Sequence[str]) -> Fraction | None:
+    """The exact value; None for a division by zero."""
+    stack: list[Fraction] = []
+    for token in postfix:
+        if token[0].isdigit():
+            stack.append(Fraction(int(token)))
+            continue
+        right, left = stack.pop(), stack.pop()
+        if token == "/" and right == 0:
+            return None
+        stack.append({"+": left + right, "-": left - right, "*": left * right}[token] if token != "/" else left / right)
+    return stack[0]
