@@ -1,7 +1,7 @@
 """Arithmetic that a model wrote, read without running it: ASCII numbers, ``+ - * /`` and parentheses, exact fractions.
 
-No recursion, no ``eval``, at most :data:`LONGEST` characters and :data:`DEEPEST` open parentheses: whatever is written is
-read at once or refused at once.
+No recursion, no ``eval``, at most :data:`LONGEST` characters and :data:`DEEPEST` open parentheses: whatever is
+written is read at once or refused at once.
 """
 
 from __future__ import annotations
