@@ -10,11 +10,13 @@ from the next reply on, and is marked on every chart.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.db import DatabaseUnavailable
 from app.events import Bus
 from app.marks import Marks
 from app.store import Store
@@ -63,6 +65,8 @@ class JudgeDesk:
         self._who: dict[str, Any] = TASK
         self._judge: Judge | None = None
         self._fault = ""
+        self._changing = asyncio.Lock()
+        """Changes are stored and marked one after another."""
 
     async def open(self) -> None:
         saved = (await self.store.settings()).get(KEY)
@@ -99,38 +103,43 @@ class JudgeDesk:
     ) -> JudgeView:
         """Changes what is given. ``schedule`` counts the server's generations; a new ``error`` takes effect now and
         leaves the changes that are still to come, unless a schedule comes with it."""
-        number = self.server.status().generation
-        before = self.error(number)
-        if schedule is None:
-            schedule = Schedule(tuple(c for c in self._schedule.changes if c[0] > number))
-        now = schedule.at(number) or error or before
-        later = Schedule(tuple(c for c in schedule.changes if c[0] > number))
-        judge, fault = self._judge, self._fault
-        if who is not None:
-            judge, fault = await self._opened(who), ""
-        whom = self._who if who is None else who
-        await self._save(now, later, whom)
-        if judge is not self._judge:
-            await self.close()
-        self._error, self._schedule, self._who, self._judge, self._fault = now, later, whom, judge, fault
-        if now != before:
-            await self.marks.add(number, "judge", f"judge: {now}", error=str(now), before=str(before))
-        if who is not None:
-            await self.marks.add(number, "judge", f"judged by {_name(who)}", who=who["kind"])
-        self.bus.publish("judge", self.view().__dict__)
-        return self.view()
+        async with self._changing:
+            number = self.server.status().generation
+            before = self.error(number)
+            if schedule is None:
+                schedule = Schedule(tuple(c for c in self._schedule.changes if c[0] > number))
+            now = schedule.at(number) or error or before
+            later = Schedule(tuple(c for c in schedule.changes if c[0] > number))
+            judge, fault = self._judge, self._fault
+            if who is not None:
+                judge, fault = await self._opened(who), ""
+            whom = self._who if who is None else who
+            await self._save(now, later, whom)
+            if judge is not self._judge:
+                await self.close()
+            self._error, self._schedule, self._who, self._judge, self._fault = now, later, whom, judge, fault
+            if now != before:
+                await self.marks.add(number, "judge", f"judge: {now}", error=str(now), before=str(before))
+            if who is not None:
+                await self.marks.add(number, "judge", f"judged by {_name(who)}", who=who["kind"])
+            self.bus.publish("judge", self.view().__dict__)
+            return self.view()
 
     async def on_generation(self, number: int) -> None:
         """Generation ``number`` is served now: what was planned up to it has come into force."""
-        now = self.error(number)
-        if now == self._error:
-            return
-        before, self._error = self._error, now
-        later = Schedule(tuple(c for c in self._schedule.changes if c[0] > number))
-        self._schedule = later
-        await self._save(now, later, self._who)
-        await self.marks.add(number, "judge", f"judge: {now}", error=str(now), before=str(before))
-        self.bus.publish("judge", self.view().__dict__)
+        async with self._changing:
+            now, before = self.error(number), self._error
+            if now == before:
+                return
+            later = Schedule(tuple(c for c in self._schedule.changes if c[0] > number))
+            try:
+                await self._save(now, later, self._who)
+                await self.marks.add(number, "judge", f"judge: {now}", error=str(now), before=str(before))
+            except DatabaseUnavailable as error:  # the schedule still says it; the next generation stores it
+                log.warning("the judge's change to %s is not stored yet: %s", now, error)
+                return
+            self._error, self._schedule = now, later
+            self.bus.publish("judge", self.view().__dict__)
 
     async def verdict(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlmodel import col, select
 
+from app.db import DatabaseUnavailable
 from app.tables import Message, Rating, RatingEvent
 from engine import tasks
 from engine.population import profile
@@ -233,6 +234,26 @@ async def test_a_judge_is_fixed_at_its_generation_and_marked(live: Live) -> None
         (3, "judge: perfect"),
     ]
     assert (await live.client.get("/api/judge")).json()["error"] == "perfect"
+
+
+async def test_a_planned_change_that_cannot_be_stored_is_in_force_and_stored_later(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = live.services.judge
+    await live.client.put("/api/judge", json={"schedule": "@3 stingy:1"})
+
+    async def full(values: dict[str, Any]) -> None:
+        raise DatabaseUnavailable("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(desk.store, "save_settings", full)
+        await desk.on_generation(3)
+    assert str(desk.error(3)) == "stingy:1"
+    assert [m["text"] for m in (await live.client.get("/api/marks")).json()] == []
+    await asyncio.gather(desk.on_generation(4), desk.on_generation(5))
+    saved = (await desk.store.settings())["judge"]
+    assert (saved["error"], saved["schedule"]) == ("stingy:1", "")
+    assert [m["text"] for m in (await live.client.get("/api/marks")).json()] == ["judge: stingy:1"]
 
 
 async def test_a_schedule_counts_from_the_runs_first_generation(live: Live) -> None:
