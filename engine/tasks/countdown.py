@@ -151,10 +151,11 @@ def _request(problem: Problem, seed: int, index: int) -> Request:
     shown = list(problem.numbers)
     random.Random(f"{seed}/{index}/order").shuffle(shown)
     listed = ", ".join(map(str, shown))
+    # No number of a problem is above 99: whoever repeats the example has not solved it.
     prompt = (
         f"Use each of the numbers {listed} exactly once, with + - * / and parentheses, to make {problem.target}.\n"
         "Put only the expression between <answer> and </answer>, "
-        "as in <answer>(7 - 3) * 2</answer> for the numbers 2, 3, 7 and the target 8."
+        "as in <answer>(120 - 100) / 5</answer> for the numbers 5, 100, 120 and the target 4."
     )
     return Request(prompt, problem, blind=problem.target in BLIND)
 

@@ -31,7 +31,9 @@ SMALL = 24_000
 LONGEST_REPLY = 20_000
 MOST_FILE = 32 * 2**20
 FILE = "agentic_esopt_train.jsonl"
-_MOVE = re.compile(r"\bset[ \t]+([0-9]{1,3})[ \t]+([0-9]{1,3})[ \t]+([0-9]{1,3})(?![0-9.]?[0-9])", re.IGNORECASE)
+_MOVE = re.compile(
+    r"(?<!\w)[sS][eE][tT][ \t]+([0-9]{1,3})[ \t]+([0-9]{1,3})[ \t]+([0-9]{1,3})(?!\w|[.,]\w|[ \t]+[0-9])"
+)
 Board = tuple[tuple[int, ...], ...]
 """Rows of 0 (empty) to 4 or 9."""
 
@@ -249,8 +251,9 @@ def missing(where: Any) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _from_file(path: Path) -> Sudoku:
-    """Raises TaskError with the number of the first line that is no puzzle."""
+def _from_file(path: Path, changed: int) -> Sudoku:
+    """Read anew when its time of change (ns) is another. Raises TaskError with the number of the first line that is no
+    puzzle."""
     puzzles = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.stat().st_size <= MOST_FILE else []
@@ -290,4 +293,5 @@ def make(variant: str, options: Mapping[str, Any], where: Any) -> Sudoku:
         return _generated(variant, int(values["blanks"]))
     if why := missing(where):
         raise TaskError(why)
-    return _from_file(where.data_dir / "sudoku" / FILE)
+    path = where.data_dir / "sudoku" / FILE
+    return _from_file(path, path.stat().st_mtime_ns)

@@ -105,8 +105,8 @@ def test_what_an_answer_earns(said: str, reward: float) -> None:
         ("<answer>25 * 3 + 5</answer> and that is 80.", RIGHT),
         ("```\n<answer>25 * 3 + 5</answer>\n```", RIGHT),
         ("Put it between <answer> and </answer>.", UNREADABLE),
-        ("as in <answer>(7 - 3) * 2</answer>", WRONG),
-        ("as in <answer>(7 - 3) * 2</answer>: <answer>25 * 3 + 5</answer>", UNREADABLE),
+        ("as in <answer>(120 - 100) / 5</answer>", WRONG),
+        ("as in <answer>(120 - 100) / 5</answer>: <answer>25 * 3 + 5</answer>", UNREADABLE),
         ("<answer>25 * 3 + 5</answer>" + "x" * 30_000, UNREADABLE),
     ],
 )
@@ -163,6 +163,8 @@ def test_problems_do_not_repeat_and_held_out_ones_are_never_drawn(variant: str) 
     assert len({request.prompt for request in drawn}) == 20_000
     assert not held & {request.data for request in drawn}
     assert all(sorted(r.data.numbers) == list(r.data.numbers) for r in drawn)
+    echoed = [task.judge(r, Reply(r.prompt[r.prompt.rindex("<answer>(") :], "stop")) for r in drawn[:2000]]
+    assert set(echoed) == {WRONG}
     assert [r.prompt for r in drawn[:50]] == [task.sample(1, i).prompt for i in range(50)]
     assert drawn[0].prompt != task.sample(2, 0).prompt
 

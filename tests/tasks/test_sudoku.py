@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from pathlib import Path
@@ -71,6 +72,11 @@ def answered(text: str) -> SudokuEpisode:
         ("set one one one", NONE),
         ("set 1\n1\n1", NONE),
         ("set 1 1 = 1", NONE),
+        ("\u017fet 1 1 1", NONE),
+        ("set 1 1 1abc", NONE),
+        ("set 1 1 1１", NONE),
+        ("set 1 1 1 4", NONE),
+        ("set 1 1 1,000", NONE),
         ("reset 1 1 1", NONE),
         ("set1 1 1", NONE),
         ("s e t 1 1 1", NONE),
@@ -190,6 +196,9 @@ def test_puzzles_of_a_file(tmp_path: Path) -> None:
     found = get("sudoku:file", {}, Surroundings(data_dir=tmp_path))
     assert (len(found.held_out), len({found.sample(0, i).prompt for i in range(12)})) == (4, 12)
     assert SudokuPlayer().play(found, found.sample(0, 0)) == 1.0
+    file.write_text("\n".join(map(json.dumps, lines[:8])))
+    os.utime(file, ns=(0, 0))
+    assert len(get("sudoku:file", {}, Surroundings(data_dir=tmp_path)).held_out) == 2
 
 
 @pytest.mark.parametrize(
