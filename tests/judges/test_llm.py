@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from engine.judges import JudgeFault, Verdict, open_judge
-from engine.judges.llm import Failed, LlmJudge, make, parse
+from engine.judges.answer import Failed, parse
+from engine.judges.llm import LlmJudge, make
 
 ASKED = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]
 KEY = "sk-very-secret"
