@@ -28,7 +28,6 @@ from typing import Any
 
 from engine.backends.base import BackendConfig
 from engine.backends.vllm_backend import VllmBackend
-from engine.config import Config
 from engine.interface import Sampling
 from engine.judges.errors import PERFECT, JudgeError
 from engine.judges.schedule import Schedule, parse_schedule
@@ -37,7 +36,7 @@ from engine.population import Settings, profile
 from engine.regimes import REGIMES, Ask, Regime, plan
 from engine.server import Server
 from engine.tasks import Reply, Request, Task, get
-from tests.engine.memory_journal import MemoryJournal
+from tests.engine.shared_server import SharedServer
 
 CAPITALS = dict(
     re.findall(
@@ -48,22 +47,6 @@ CAPITALS = dict(
         Mexico Mexico, Cuba Havana, Peru Lima, Turkey Ankara,""",
     )
 )
-
-
-class Bench(Server):
-    """A server over an engine that is up already, back at θ_0."""
-
-    def __init__(self, config: Config, backend: VllmBackend):
-        super().__init__(config, MemoryJournal())
-        self._shared = backend
-
-    async def _raise_backend(self, folder: Path) -> None:
-        self.backend = self._shared
-        await self.turnover.rebuild()
-
-    async def close(self) -> None:
-        self.backend = None
-        await super().close()
 
 
 @dataclass(frozen=True)
@@ -127,7 +110,7 @@ async def run(
 ) -> dict[str, Any]:
     settings = candidate.settings
     with tempfile.TemporaryDirectory() as home:
-        server = Bench(Config(home=Path(home), model=str(backend.checkpoint.folder), seed=seed), backend)
+        server = SharedServer(backend, Path(home), seed)
         await server.start()
         await server.configure(settings, seed=seed)
         first = server.status().generation

@@ -11,31 +11,14 @@ from typing import Any
 import pytest
 
 from engine.backends.vllm_backend import VllmBackend
-from engine.config import Config
 from engine.interface import Sampling
 from engine.population import profile
 from engine.server import Server
 from engine.tasks import Reply, Request, Surroundings, Task, get
-from tests.engine.memory_journal import MemoryJournal
+from tests.engine.shared_server import SharedServer
 from tests.tasks.players import SudokuPlayer, countdown_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-class Shared(Server):
-    """A server over the session's engine."""
-
-    def __init__(self, backend: VllmBackend, home: Path) -> None:
-        super().__init__(Config(home=home, model=str(backend.checkpoint.folder), seed=5), MemoryJournal())
-        self._shared = backend
-
-    async def _raise_backend(self, folder: Path) -> None:
-        self.backend = self._shared
-        await self.turnover.rebuild()
-
-    async def close(self) -> None:
-        self.backend = None
-        await super().close()
 
 
 def own_file(home: Path) -> Surroundings:
@@ -81,7 +64,7 @@ async def played(server: Server, task: Task, script: Callable[..., str]) -> tupl
 async def test_scripted_players_earn_the_whole_reward_and_their_member_gets_it(
     backend: VllmBackend, tmp_path: Path
 ) -> None:
-    server = Shared(backend, tmp_path / "home")
+    server = SharedServer(backend, tmp_path / "home", seed=5)
     await server.start()
     try:
         await server.configure(profile("room", members=4, merge_after=64), seed=5)
