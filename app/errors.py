@@ -21,6 +21,7 @@ from app.ratings import BadRating, KeyReused, NotFinished
 from app.sources import BadWeight
 from app.store import NotFound
 from app.traffic.desk import BadPlan, RunActive
+from app.traffic.forms import BadForm
 from engine.interface import BadRequest, CannotMerge, EngineError, NotReady
 from engine.judges import JudgeFault
 from engine.judges.errors import UnknownError
@@ -41,6 +42,7 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     NotFound: (404, "not_found"),
     BadSetting: (422, "bad_setting"),
     BadPlan: (422, "bad_plan"),
+    BadForm: (422, "bad_form"),
     BadWeight: (422, "bad_weight"),
     TaskError: (422, "bad_task"),
     UnknownError: (422, "bad_judge"),

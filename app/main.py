@@ -33,7 +33,7 @@ from app.opinions import Opinions
 from app.preferences import Preferences
 from app.pulse import Pulse
 from app.ratings import Ratings
-from app.routes import api, chat, dashboard, docs, events, feedback, judge, openai, static, traffic
+from app.routes import api, chat, dashboard, docs, events, feedback, judge, openai, static, traffic, traffic_page
 from app.security import Guard
 from app.settings import AppSettings
 from app.sources import Sources
@@ -72,7 +72,7 @@ def create_app(app_settings: AppSettings, server: ServerFactory | None = None) -
     errors.install(app)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
     app.add_middleware(Guard, hosts=HOSTS | {app_settings.host}, max_body=MAX_BODY)
-    for module in (api, openai, feedback, traffic, judge, events, docs, chat, dashboard, static):
+    for module in (api, openai, feedback, traffic, judge, events, docs, chat, dashboard, traffic_page, static):
         app.include_router(module.router)
     return app
 

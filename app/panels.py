@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app import charts, charts_now
+from app import charts, charts_now, charts_run
 from app.plots import Panel, Rows
 from app.words import count, percent
 
@@ -12,6 +12,23 @@ FITNESS = ("Fitness", "the mean reward of one member's rated replies: a thumb up
 MERGE = ("Merge", "the source model takes a step towards the members that did better than the mean.")
 DRIFT = ("Drift", "how far the weights are from those it started with, as a share of their length: ‖θ−θ₀‖ / ‖θ₀‖.")
 
+CATEGORIES = Panel(
+    "categories",
+    "Where is it better?",
+    charts_run.categories_answer,
+    charts_run.categories,
+    charts_run.categories_table,
+    (
+        (
+            "Category",
+            "a kind of task of the stream, such as reading or arithmetic; its score is the mean over its tasks.",
+        ),
+    ),
+    broad=True,
+    over="",
+    moved_by="merged traffic",
+)
+"""Of the newest run whose task has categories."""
 PANELS = (
     Panel(
         "learning",
@@ -34,6 +51,8 @@ PANELS = (
         charts_now.members,
         charts_now.members_table,
         (MEMBER, FITNESS, ("Bars", "replies given, and in front the rated ones, coloured by fitness around the mean.")),
+        over="",
+        moved_by="status change merged",
     ),
     Panel(
         "merges",
@@ -55,6 +74,8 @@ PANELS = (
         charts_now.throughput,
         charts_now.throughput_table,
         (("Tokens a second", "generated for all requests together, over the last ten seconds."),),
+        over="time",
+        moved_by="status merged mark",
     ),
     Panel(
         "luck",
@@ -67,8 +88,24 @@ PANELS = (
             ("Luck", "the rest: which prompts a member happened to get, and which words it happened to draw."),
         ),
     ),
+    CATEGORIES,
 )
-BY_NAME = {panel.name: panel for panel in PANELS}
+RUN = Panel(
+    "run",
+    "Do they like it better?",
+    charts_run.run_answer,
+    charts_run.run,
+    charts_run.run_table,
+    (
+        ("Observed reward", "what the judge said of a generation's replies, on average: this is what is learned from."),
+        ("True reward", "what a judge without error says of the same replies, where the truth is known."),
+        ("Held-out score", "of greedy answers of the source model to requests that are never used for learning."),
+    ),
+    broad=True,
+    moved_by="traffic mark",
+)
+"""Of a run of simulated users, on the page about it."""
+BY_NAME = {panel.name: panel for panel in (*PANELS, RUN)}
 
 
 def sentence(rows: Rows) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from typing import Any, Literal
 
 from app.history import GenerationResult
+from app.marks import MarkView
 from app.pulse import Beat
+from app.traffic.views import RunView
 from engine.interface import MemberStatus
 
 Figure = dict[str, Any]
@@ -29,6 +32,12 @@ class Rows:
     generation: int
     beats: Sequence[Beat]
     """Oldest first."""
+    marks: Sequence[MarkView] = ()
+    """Oldest first."""
+    run: RunView | None = None
+    """The run of simulated users that is looked at."""
+    by_category: RunView | None = None
+    """The newest run whose task has categories."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,16 @@ class Panel:
     table: Callable[[Rows], Table]
     terms: Sequence[tuple[str, str]]
     broad: bool = False
+    over: Literal["generation", "time", ""] = "generation"
+    """What the x-axis counts, so that marks find their place; empty: nothing that marks could have a place on."""
+
+    moved_by: str = "merged mark"
+    """The page's events after which it is drawn again."""
+
+    def draw(self, rows: Rows) -> Figure:
+        """The figure with the marks on it."""
+        figure = self.figure(rows)
+        return marked(figure, rows.marks, self.over) if self.over else figure
 
 
 def finite(value: Any) -> Any:
@@ -115,3 +134,47 @@ def empty(message: str) -> Figure:
 def share(value: float | None) -> str:
     """A share for a table."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.1%}"
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+NAMED = 4
+"""Marks that are named on a chart, the newest; the other ones say their words on hover."""
+LONGEST = 26
+"""Characters of a mark's words on a chart."""
+
+
+def marked(figure: Figure, marks: Sequence[MarkView], over: Literal["generation", "time"]) -> Figure:
+    """The figure with a dotted line where something changed (judge, settings, weights, a run), between the last
+    generation before it and the first one after it, or at its time. Marks outside of what is drawn are left out."""
+    known = [x for trace in figure["data"] for x in trace.get("x", ()) if isinstance(x, int | float)]
+    if not known:
+        return figure
+    low, high = (min(known) - 0.5, max(known) + 0.5) if over == "generation" else (min(known), max(known))
+    words: dict[float, list[str]] = {}
+    for mark in marks:
+        place = mark.generation - 0.5 if over == "generation" else round(1000 * mark.created_at)
+        if low <= place <= high:
+            words.setdefault(place, []).append(mark.text)
+    lines, notes = [], []
+    for number, (place, texts) in enumerate(sorted(words.items(), reverse=True)):
+        style = {"color": QUIET, "width": 1, "dash": "dot"}
+        where = {"xref": "x", "yref": "paper"}
+        lines.append({"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "line": style, **where})
+        whole = ", ".join(dict.fromkeys(texts))
+        short = whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+        right = place > low + 0.7 * (high - low)
+        note = {"x": place, "y": 1 - 0.08 * (number % NAMED), "text": escape(short if number < NAMED else "·"), **where}
+        note |= {"xanchor": "right" if right else "left", "yanchor": "top", "showarrow": False, "align": "left"}
+        notes.append(
+            note
+            | {
+                "hovertext": escape(whole),
+                "font": {"color": QUIET, "size": 11},
+                "bgcolor": "var(--paper)",
+                "borderpad": 1,
+            }
+        )
+    figure["layout"]["shapes"] = [*figure["layout"].get("shapes", ()), *lines]
+    figure["layout"]["annotations"] = [*figure["layout"].get("annotations", ()), *notes]
+    return figure

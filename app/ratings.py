@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlmodel import Session, func, select
+from sqlmodel import Session, col, func, select
 
 from app.db import Database
 from app.events import Bus
@@ -77,6 +77,12 @@ class Ratings:
         """Counts what is stored."""
         count = select(func.count()).select_from(Rating)
         self.total = await self.db.read(lambda session: session.exec(count).one())
+
+    async def by_source(self) -> dict[str, int]:
+        """Present ratings by where they come from: ``chat``, ``api``, ``traffic:…``."""
+        events = select(RatingEvent.source, func.count()).join(Rating, col(Rating.event_id) == col(RatingEvent.id))
+        counted = events.group_by(RatingEvent.source)
+        return await self.db.read(lambda session: dict(session.exec(counted).all()))
 
     def declared(self) -> str:
         return "; ".join(f"{name}: {metric.describe()}" for name, metric in self.metrics.items())

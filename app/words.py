@@ -65,3 +65,11 @@ def percent(value: float) -> str:
     """A share of 0..1 for reading: whole per cents, one more digit where a whole one would say nothing."""
     points = 100 * value
     return f"{points:.0f}%" if points >= 10 or points == 0 else f"{points:.2g}%"
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,6 +1,7 @@
 // Every page: the live status with its ring, the sheet behind it, notices, and the one stream of events.
 // Pages' own scripts listen on document.body: popserve:status (detail: the status), popserve:change (something that
-// people see has changed), popserve:merged, popserve:back (the server can be reached again, state may be stale).
+// people see has changed), popserve:merged, popserve:back (the server can be reached again, state may be stale), and
+// popserve:traffic, :judge, :mark, :opinion, :implicit (detail: what the server's event of that name says).
 const body = document.body;
 const live = document.getElementById("live");
 const banner = document.getElementById("banner");
@@ -46,6 +47,7 @@ function pulse() {
 
 function announceMerge() {
   tell("merged");
+  if (body.classList.contains("traffic-page")) return; // it shows them anyway, and there are many
   htmx.ajax("GET", "/sheet/merged", { source: notices, target: notices, swap: "beforeend" });
 }
 
@@ -112,6 +114,9 @@ live.addEventListener("status", (event) => {
   if (live._htmx?.sse) live._htmx.sse.config.reconnectDelay = 300; // then twice as long each time, up to the limit
   show(JSON.parse(event.detail.data));
 });
+for (const name of ["traffic", "judge", "mark", "opinion", "implicit"]) {
+  live.addEventListener(name, (event) => tell(name, JSON.parse(event.detail.data)));
+}
 live.addEventListener("resync", () => tell("back"));
 live.addEventListener("settings", () => tell("change", status));
 live.addEventListener("htmx:after:sse:connection", (event) => {

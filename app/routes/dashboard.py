@@ -15,6 +15,7 @@ from app.history import GenerationResult, History
 from app.panels import BY_NAME, PANELS, Panel, sentence
 from app.plots import Rows, finite
 from app.templating import fragment, page
+from app.traffic.desk import measured_by_category
 
 router = APIRouter(include_in_schema=False)
 MOST = 2000
@@ -34,12 +35,19 @@ async def merges_of(services: Services) -> list[GenerationResult]:
     return kept[1]
 
 
-async def rows_of(services: Services) -> Rows:
+async def rows_of(services: Services, run_id: str = "") -> Rows:
+    """Raises NotFound for a run that there is not; an empty id is that of the newest one."""
+    traffic = services.traffic
+    run = await (traffic.run(run_id) if run_id else traffic.newest())
+    by_category = run if run_id and run is not None and measured_by_category(run) else traffic.by_category
     return Rows(
         merges=await merges_of(services),
         members=services.server.members(),
         generation=services.server.status().generation,
         beats=list(services.pulse.beats),
+        marks=services.marks.newest,
+        run=run,
+        by_category=by_category,
     )
 
 
@@ -52,23 +60,25 @@ async def dashboard(request: Request, services: ServicesDep) -> HTMLResponse:
 
 @router.get("/dashboard/figures.json")
 async def figures(
-    services: ServicesDep, panel: Annotated[list[str] | None, Query(max_length=len(PANELS))] = None
+    services: ServicesDep,
+    panel: Annotated[list[str] | None, Query(max_length=len(BY_NAME))] = None,
+    run: Annotated[str, Query(max_length=100)] = "",
 ) -> JSONResponse:
-    """The figures of some panels (of all when none is named), and the sentences above them."""
+    """The figures of some panels (of all of the dashboard when none is named), and the sentences above them."""
     chosen = PANELS if panel is None else tuple(_panel(name) for name in dict.fromkeys(panel))
-    rows = await rows_of(services)
+    rows = await rows_of(services, run)
 
     def draw() -> dict[str, Any]:
-        drawn = {p.name: {"answer": p.answer(rows), "figure": finite(p.figure(rows))} for p in chosen}
+        drawn = {p.name: {"answer": p.answer(rows), "figure": finite(p.draw(rows))} for p in chosen}
         return {"sentence": sentence(rows), "panels": drawn}
 
     return JSONResponse(await asyncio.to_thread(draw), headers={"Cache-Control": "no-store"})
 
 
 @router.get("/dashboard/tables/{name}")
-async def table(name: str, services: ServicesDep) -> HTMLResponse:
+async def table(name: str, services: ServicesDep, run: Annotated[str, Query(max_length=100)] = "") -> HTMLResponse:
     """The numbers behind a panel, newest first."""
-    return HTMLResponse(fragment("_table.html", table=_panel(name).table(await rows_of(services))))
+    return HTMLResponse(fragment("_table.html", table=_panel(name).table(await rows_of(services, run))))
 
 
 def _panel(name: str) -> Panel:

@@ -59,9 +59,11 @@ class TrafficDesk:
         self._run: Run | None = None
         self._work: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
+        self._by_category: RunView | None = None
 
     async def open(self) -> None:
         await self.records.leftovers()
+        self._by_category = await self.records.with_categories()
 
     async def close(self) -> None:
         """Ends the active run; it waits to be resumed."""
@@ -118,7 +120,7 @@ class TrafficDesk:
         run = await self._active(run_id)
         if run.view.state == "running":
             run.going.clear()
-            run.state("paused", "Paused: no more users come.")
+            run.state("paused", "No more users come.")
             await self.records.save(run.view)
         return run.view
 
@@ -146,6 +148,18 @@ class TrafficDesk:
         kept = await self.records.all()
         live = self._run.view if self._run is not None else None
         return [live if live is not None and live.id == view.id else view for view in kept]
+
+    async def newest(self) -> RunView | None:
+        """The run that was started or resumed last, else the newest one."""
+        if self._run is not None:
+            return self._run.view
+        return next(iter(await self.records.all(limit=1)), None)
+
+    @property
+    def by_category(self) -> RunView | None:
+        """The newest run that was measured by category."""
+        run = self._run
+        return run.view if run is not None and measured_by_category(run.view) else self._by_category
 
     async def replies(self, run_id: str, limit: int) -> list[RunReply]:
         return await self.records.replies(run_id, limit)
@@ -200,6 +214,7 @@ class TrafficDesk:
     def _launch(self, view: RunView, task: Task, plan: Plan, *, first: int) -> RunView:
         view = replace(view, state="running", why="", finished_at=None)
         users = Users(self.world, task, plan, view.id)
+        self._by_category = self.by_category
         self._run = run = Run(view, users, self.server, self.history, self.records, self._tell, first=first)
         self._work = asyncio.create_task(self._to_the_end(run), name=f"traffic {view.id}")
         self._tell(view)
@@ -249,3 +264,7 @@ class TrafficDesk:
 
     def _tell(self, view: RunView) -> None:
         self.bus.publish("traffic", {"id": view.id, "state": view.state, "progress": asdict(view.progress)})
+
+
+def measured_by_category(view: RunView) -> bool:
+    return any(score.by_category for score in view.scores)

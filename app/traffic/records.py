@@ -97,6 +97,17 @@ class Records:
 
         return await self.db.read(query)
 
+    async def with_categories(self) -> RunView | None:
+        """The newest run that was measured by category."""
+
+        def query(session: Session) -> RunView | None:
+            for row in session.exec(select(TrafficRun).order_by(col(TrafficRun.created_at).desc()).limit(200)):
+                if any(score.get("by_category") for score in row.result["scores"]):
+                    return view(row)
+            return None
+
+        return await self.db.read(query)
+
     async def get(self, run_id: str) -> RunView:
         return await self.db.read(lambda session: view(_row(session, run_id)))
 

@@ -42,10 +42,15 @@ def _in(language: str) -> str:
     return f"You are a helpful assistant. Answer in {language.title()}, in at most two sentences."
 
 
+def _brief(words: int) -> Persona:
+    likes = f"is finished and has at most {words} word{'s' if words > 1 else ''}"
+    return Persona("persona:brevity", likes, functools.partial(tastes.brief, most=words), ONE_SENTENCE)
+
+
 ONE_SENTENCE = "You are a helpful assistant. Answer in one short sentence."
 TWO_SENTENCES = "You are a helpful assistant. Answer in at most two sentences."
 PERSONAS = (
-    Persona("persona:brevity", f"is finished and has at most {tastes.MOST_WORDS} words", tastes.brief, ONE_SENTENCE),
+    _brief(tastes.MOST_WORDS),
     Persona(
         "persona:lists",
         "contains a list of at least two items",
@@ -80,16 +85,18 @@ PERSONAS = (
 LANGUAGE = Option(
     "language", "choice", tastes.LANGUAGES[0], tastes.LANGUAGES, "the language that replies should be written in"
 )
+MOST_WORDS = 200
+"""That brevity may allow: replies have no more."""
+WORDS = Option("words", "int", tastes.MOST_WORDS, help=f"the most words of a good reply, 1 to {MOST_WORDS}")
 RULE = Option("rule", "text", None, help=f"what a good reply is: clauses joined by and, of {KINDS}")
-PROMPTS = (
-    frozenset(persona.system_prompt for persona in PERSONAS)
-    | {TWO_SENTENCES}
-    | {_in(language) for language in tastes.LANGUAGES}
-)
-"""Every system prompt that a persona brings."""
 NAMES = (*(persona.name.removeprefix("persona:") for persona in PERSONAS), "language")
-"""Those that need no options."""
-OPTIONS: dict[str, tuple[Option, ...]] = {**dict.fromkeys(NAMES, ()), "language": (LANGUAGE,), "custom": (RULE,)}
+"""Those that can do without options."""
+OPTIONS: dict[str, tuple[Option, ...]] = {
+    **dict.fromkeys(NAMES, ()),
+    "brevity": (WORDS,),
+    "language": (LANGUAGE,),
+    "custom": (RULE,),
+}
 """By name, in the order in which they are offered."""
 
 
@@ -99,6 +106,10 @@ def make(variant: str, options: Mapping[str, Any], where: object) -> Task:
     if variant not in OPTIONS:
         raise TaskError(f"unknown persona {variant[:80]!r}: choose from {', '.join(f'persona:{n}' for n in OPTIONS)}")
     values = read_options(name, options, OPTIONS[variant])
+    if variant == "brevity":
+        if not 1 <= (words := int(values["words"])) <= MOST_WORDS:
+            raise TaskError(f"option words must be between 1 and {MOST_WORDS}, not {words}")
+        return _brief(words)
     if variant == "language":
         return _speaker(str(values["language"]))
     if variant == "custom":

@@ -58,10 +58,10 @@ _PROFILES = {name: frozenset(_WORD.findall(text.casefold())) for name, text in S
 LEAST_SHARE = 0.15
 
 
-def brief(reply: Reply) -> float:
-    """1 when the model finished by itself within 30 words."""
+def brief(reply: Reply, most: int = MOST_WORDS) -> float:
+    """1 when the model finished by itself within ``most`` words."""
     words = len(reply.text.split())
-    return float(reply.finish_reason == "stop" and 0 < words <= MOST_WORDS)
+    return float(reply.finish_reason == "stop" and 0 < words <= most)
 
 
 def listed(reply: Reply) -> float:

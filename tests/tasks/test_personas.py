@@ -136,6 +136,15 @@ def test_a_custom_persona_keeps_the_typed_rule() -> None:
     assert task.shares_prompt
 
 
+def test_brevity_is_as_short_as_one_chooses() -> None:
+    six = Reply("One two three four five six.", "stop")
+    assert get("persona:brevity", {"words": 6}).judge(Request("?"), six) == 1.0
+    task = get("persona:brevity", {"words": "5"})
+    assert task.judge(Request("?"), six) == 0.0
+    assert task.likes == "is finished and has at most 5 words"
+    assert task.shares_prompt
+
+
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
@@ -145,7 +154,9 @@ def test_a_custom_persona_keeps_the_typed_rule() -> None:
         ("persona:custom", {"rule": 3}, "must be text"),
         ("persona:custom", {"rule": "a" * 5_000}, "at most 4,000"),
         ("persona:language", {"language": "klingon"}, "one of spanish"),
-        ("persona:brevity", {"words": 3}, "no option 'words'"),
+        ("persona:lists", {"words": 3}, "no option 'words'"),
+        ("persona:brevity", {"words": 0}, "between 1 and 200"),
+        ("persona:brevity", {"words": "many"}, "whole number"),
     ],
 )
 def test_unusable_options_are_named(name: str, options: dict[str, object], said: str) -> None:

@@ -1,6 +1,7 @@
-// The dashboard: draws the server's figures with Plotly and redraws what an event has changed. Zoom and hidden traces
-// survive, because a figure's uirevision stays the same.
+// Draws the server's figures with Plotly and redraws those that an event has changed (the events that a chart names).
+// Zoom and hidden traces survive, because a figure's uirevision stays the same.
 const body = document.body;
+const query = document.querySelector("[data-charts]").dataset.charts; // which run, for example
 const charts = new Map([...document.querySelectorAll("[data-panel]")].map((place) => [place.dataset.panel, place]));
 const figures = new Map();
 const options = {
@@ -59,7 +60,13 @@ async function draw(name) {
   for (const { type, marker } of data) {
     if (type === "bar" && marker.colorscale) Object.assign(marker, { color: ramp(marker), colorscale: undefined });
   }
-  if (layout.xaxis.type === "date") for (const trace of data) trace.x = trace.x.map(local);
+  if (layout.xaxis.type === "date") {
+    for (const trace of data) trace.x = trace.x.map(local);
+    for (const shape of layout.shapes ?? []) shape.x0 = shape.x1 = local(shape.x0);
+    for (const note of layout.annotations ?? []) if (note.xref === "x") note.x = local(note.x);
+  }
+  const narrow = charts.get(name).clientWidth < 480; // marks would be named over one another
+  for (const note of layout.annotations ?? []) if (narrow && note.hovertext) note.text = "·";
   await Plotly.react(charts.get(name), data, layout, options);
 }
 
@@ -72,7 +79,9 @@ async function update() {
   const names = [...dirty];
   dirty.clear();
   try {
-    const response = await fetch(`/dashboard/figures.json?${new URLSearchParams(names.map((name) => ["panel", name]))}`);
+    const wanted = new URLSearchParams(query);
+    names.forEach((name) => wanted.append("panel", name));
+    const response = await fetch(`/dashboard/figures.json?${wanted}`);
     if (!response.ok) throw new Error(`${response.status}`);
     const { sentence, panels } = await response.json();
     say("sentence", sentence);
@@ -93,7 +102,7 @@ async function update() {
 
 function say(id, text) {
   const place = document.getElementById(id);
-  if (place.textContent !== text) place.textContent = text;
+  if (place && place.textContent !== text) place.textContent = text;
 }
 
 function touch(...names) {
@@ -104,7 +113,7 @@ function touch(...names) {
 function fill(details) {
   if (!details.open) return;
   const place = details.querySelector(".table");
-  htmx.ajax("GET", `/dashboard/tables/${details.dataset.table}`, { source: place, target: place, swap: "innerMorph" });
+  htmx.ajax("GET", `/dashboard/tables/${details.dataset.table}?${query}`, { source: place, target: place, swap: "innerMorph" });
 }
 
 for (const details of document.querySelectorAll("[data-table]")) details.addEventListener("toggle", () => fill(details));
@@ -112,9 +121,10 @@ for (const details of document.querySelectorAll("[data-table]")) details.addEven
 // -- what changes what ------------------------------------------------------------------------------------------------
 
 const all = [...charts.keys()];
-body.addEventListener("popserve:status", () => touch("throughput", "members"));
-body.addEventListener("popserve:merged", () => touch(...all));
-body.addEventListener("popserve:change", () => touch("members"));
+for (const event of ["status", "merged", "change", "mark", "traffic"]) {
+  const moved = all.filter((name) => charts.get(name).dataset.on.split(" ").includes(event));
+  if (moved.length) body.addEventListener(`popserve:${event}`, () => touch(...moved));
+}
 body.addEventListener("popserve:back", () => touch(...all));
 body.addEventListener("popserve:theme", () => figures.forEach((_, name) => draw(name)));
 document.addEventListener("visibilitychange", update);
