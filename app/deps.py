@@ -11,6 +11,7 @@ from app.changes import Changes
 from app.db import Database
 from app.events import Bus
 from app.history import History
+from app.implicit import Implicit
 from app.inference import Inferences
 from app.judge import JudgeDesk
 from app.marks import Marks
@@ -45,6 +46,7 @@ class Services:
     changes: Changes
     judge: JudgeDesk
     opinions: Opinions
+    implicit: Implicit
     traffic: TrafficDesk
     where: Surroundings
     """Where tasks find data and files."""

@@ -24,6 +24,7 @@ from app.deps import Services
 from app.events import Bus
 from app.history import History
 from app.home import HomeInUse, hold
+from app.implicit import Implicit
 from app.inference import Inferences
 from app.journal import SqliteJournal
 from app.judge import JudgeDesk
@@ -34,6 +35,7 @@ from app.preferences import Preferences
 from app.pulse import Pulse
 from app.ratings import Ratings
 from app.routes import api, chat, dashboard, docs, events, feedback, judge, openai, static, traffic, traffic_page
+from app.routes import implicit as implicit_routes
 from app.security import Guard
 from app.settings import AppSettings
 from app.sources import Sources
@@ -72,7 +74,20 @@ def create_app(app_settings: AppSettings, server: ServerFactory | None = None) -
     errors.install(app)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
     app.add_middleware(Guard, hosts=HOSTS | {app_settings.host}, max_body=MAX_BODY)
-    for module in (api, openai, feedback, traffic, judge, events, docs, chat, dashboard, traffic_page, static):
+    for module in (
+        api,
+        openai,
+        feedback,
+        traffic,
+        judge,
+        implicit_routes,
+        events,
+        docs,
+        chat,
+        dashboard,
+        traffic_page,
+        static,
+    ):
         app.include_router(module.router)
     return app
 
@@ -101,6 +116,8 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
         desk, opinions, history = JudgeDesk(store, marks, server, bus), Opinions(db, bus), History(db)
         stack.push_async_callback(desk.close)
         await desk.open()
+        implicit = Implicit(db, store, ratings, marks, server, bus)
+        await implicit.open()
         world = World(inferences, ratings, desk, opinions, preferences)
         where = Surroundings(app_settings.data, app_settings.files)
         runs = TrafficDesk(Records(db), world, server, history, changes, marks, bus, where)
@@ -142,6 +159,7 @@ async def running(app_settings: AppSettings, make_server: ServerFactory) -> Asyn
             changes=changes,
             judge=desk,
             opinions=opinions,
+            implicit=implicit,
             traffic=runs,
             where=where,
         )

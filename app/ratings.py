@@ -22,8 +22,9 @@ from app.events import Bus
 from app.settings import Metric
 from app.sources import Sources
 from app.store import NotFound
-from app.tables import Message, Rating, RatingEvent
+from app.tables import ImplicitSignal, Message, Rating, RatingEvent
 from engine.interface import EngineError, PopulationServer
+from engine.judges.implicit import combine
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,16 @@ class Ratings:
         self.bus.publish("rating", asdict(rated) | {"rater": event.rater, "source": event.source})
         return rated
 
+    async def imply(self, inference_id: str, rule: str, value: float, weight: float) -> bool:
+        """Keeps a signal of implicit feedback (:func:`imply`) and tells the engine where it counts; whether it does."""
+        source = self.sources.weight("chat")
+        job = self.db.write(lambda session: imply(session, inference_id, rule, value, weight, self.metrics, source))
+        message = await asyncio.shield(asyncio.ensure_future(job))
+        if message is None:
+            return False
+        self._tell(message.id, message.generation or 0, message.member, message.reward, message.weight)
+        return True
+
     def _tell(
         self, inference_id: str, generation: int, member: int | None, reward: float | None, weight: float
     ) -> dict[str, Any]:
@@ -190,9 +201,49 @@ def record(session: Session, event: RatingEvent, metrics: dict[str, Metric], wei
     session.add(event)
     session.flush()
     _replace(session, event)
-    message.reward, message.weight = reward(session, message.id, metrics), weight
+    message.reward, message.weight = outcome(session, message.id, metrics, weight)
     session.flush()
     return _Stored(message, (event.value is not None) - before)
+
+
+def imply(
+    session: Session,
+    inference_id: str,
+    rule: str,
+    value: float,
+    weight: float,
+    metrics: dict[str, Metric],
+    source: float,
+) -> Message | None:
+    """Keeps that a rule of implicit feedback applies to a reply, once; the reply where this changes what it is worth.
+    ``weight`` 0 is kept and worth nothing; ``source`` is the weight of chat's ratings."""
+    message = session.get(Message, inference_id)
+    if message is None or message.role != "assistant":
+        raise NotFound(f"No reply has the id {inference_id[:80]!r}.")
+    same = select(ImplicitSignal).where(ImplicitSignal.inference_id == inference_id, ImplicitSignal.rule == rule)
+    kept = session.exec(same).first()
+    if kept is not None and (kept.weight or not weight):
+        return None
+    if kept is None:
+        kept = ImplicitSignal(inference_id=inference_id, rule=rule, value=value, weight=0.0, created_at=time.time())
+    kept.weight = weight
+    session.add(kept)
+    session.flush()
+    before = (message.reward, message.weight)
+    if weight and reward(session, inference_id, metrics) is None:
+        message.reward, message.weight = outcome(session, inference_id, metrics, source)
+        session.flush()
+    return message if (message.reward, message.weight) != before else None
+
+
+def outcome(
+    session: Session, inference_id: str, metrics: dict[str, Metric], weight: float
+) -> tuple[float | None, float]:
+    """(reward, weight) of a reply: from its ratings, or else from what people did (:mod:`engine.judges.implicit`)."""
+    signals = session.exec(select(ImplicitSignal).where(ImplicitSignal.inference_id == inference_id))
+    implied = [(signal.value, signal.weight) for signal in signals]
+    value, share = combine(reward(session, inference_id, metrics), implied)
+    return value, weight if value is None else weight * share
 
 
 def reward(session: Session, inference_id: str, metrics: dict[str, Metric]) -> float | None:

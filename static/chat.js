@@ -160,6 +160,7 @@ follow();
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
+  fetch(`/replies/${button.dataset.reply}/copied`, { method: "POST" }).catch(() => {}); // may count as a quiet "good"
   await navigator.clipboard.writeText(button.dataset.copy);
   button.dataset.done = "";
   setTimeout(() => delete button.dataset.done, 1500);

@@ -70,9 +70,12 @@ async def send(
     _ready(services.server)
     if not content.strip():
         raise ApiError(422, "Write something first.", "empty")
+    before = await services.store.thread(conversation, RATER) if conversation else []
     if not conversation:
         conversation = (await services.store.create_conversation()).id
     user = await services.store.add_turn(conversation, content.strip())
+    if before and before[-1].shown:
+        await services.implicit.said(before[-1].user.content, before[-1].shown.message, user.content)
     return AnswerResponse(answer(services, user, new=True))
 
 
@@ -80,7 +83,11 @@ async def send(
 async def again(turn: Word, services: ServicesDep) -> AnswerResponse:
     """Answers a message once more; the earlier answer is kept."""
     _ready(services.server)
-    return AnswerResponse(answer(services, await _user(services, turn), new=False))
+    user = await _user(services, turn)
+    earlier = (await find_turn(services, user.conversation_id or "", user.id)).shown
+    if earlier:
+        await services.implicit.did(earlier.message, "regenerate")
+    return AnswerResponse(answer(services, user, new=False))
 
 
 @router.post("/chat/stop")
@@ -109,6 +116,13 @@ async def vote(reply: str, services: ServicesDep, value: Word = "") -> HTMLRespo
     switched = "" if thumb is not None and before.comment else None
     rated = await services.ratings.rate(reply, "thumb", thumb, rater=RATER, source="chat", comment=switched)
     return await _foot(services, reply, credited(rated.credit, thumb))
+
+
+@router.post("/replies/{reply}/copied")
+async def copied(reply: str, services: ServicesDep) -> Response:
+    """The reply was copied with the button."""
+    await services.implicit.did(await services.store.message(reply), "copy")
+    return Response(status_code=204)
 
 
 @router.post("/replies/{reply}/comment")

@@ -30,7 +30,7 @@ async def events(
     services: ServicesDep, listening: Annotated[Subscription, Depends(subscription)]
 ) -> AsyncIterable[ServerSentEvent]:
     """Named events with JSON data: `status` (as `/api/status`, at most four a second), `rating`, `merge`, `population`,
-    `served`, `settings`.
+    `served`, `settings`, `traffic` (at most four a second), `judge`, `mark`, `opinion`, `implicit`.
 
     After a lost connection send `Last-Event-ID` to get what was missed; `resync` says that it is no longer kept:
     load afresh."""

@@ -15,7 +15,7 @@ from app import words
 from app.deps import Services, ServicesDep
 from app.errors import ApiError
 from app.panels import CATEGORIES, RUN
-from app.routes import judge_page
+from app.routes import implicit, judge_page
 from app.routes.dashboard import rows_of
 from app.templating import fragment, page
 from app.traffic.desk import measured_by_category
@@ -56,6 +56,7 @@ async def traffic(request: Request, services: ServicesDep, run: RunId = "") -> H
         start=_start(services, cards, run),
         replies=await _replies(services, rows.run, run),
         runs=await _runs(services),
+        implicit=await implicit.part(services),
         **await judge_page.parts(services),
     )
 
