@@ -68,6 +68,9 @@ class Episode(Protocol):
         """What the episode earned, one of :attr:`Task.grades` where the task has some. 0 for an unfinished one."""
 
 
+ROLES = ("user", "assistant")
+
+
 class OneTurn:
     """The episode of a task that asks once."""
 
@@ -76,7 +79,10 @@ class OneTurn:
         self._reward: float | None = None
 
     def messages(self) -> list[dict[str, str]] | None:
-        return None if self._reward is not None else [{"role": "user", "content": self.request.prompt}]
+        if self._reward is not None:
+            return None
+        shown = [(role, text) for pair in self.task.examples for role, text in zip(ROLES, pair, strict=True)]
+        return [{"role": role, "content": text} for role, text in [*shown, ("user", self.request.prompt)]]
 
     def take(self, reply: Reply) -> None:
         self._reward = self.task.judge(self.request, reply)
@@ -97,6 +103,8 @@ class Task(ABC):
     """The system message of its requests; empty for none."""
     shares_prompt: bool = False
     """Whether people in chat should get the same system message, so that they see what was taught."""
+    examples: Sequence[tuple[str, str]] = ()
+    """(Question, answer) turns that open every one-turn conversation, for models that learn a form from examples."""
     max_tokens: int = 64
     """Of a reply; of one turn where there are several."""
     many_turns: bool = False

@@ -25,6 +25,16 @@ HELD_OUT = 2000
 BLIND = range(60, 81)
 """Targets that a judge with a blind spot gets wrong (source text, section 3)."""
 LONGEST_REPLY = 20_000
+EASY = (
+    "Make the target with + - * / and parentheses; use each number exactly once. "
+    "Put only the expression between <answer> and </answer>."
+)
+EXAMPLES = (
+    ("Use 300, 400 to make 700.", "<answer>300 + 400</answer>"),
+    ("Use 900, 250 to make 650.", "<answer>900 - 250</answer>"),
+    ("Use 150, 600, 120 to make 630.", "<answer>600 + 150 - 120</answer>"),
+)
+"""Of the easy grade: shown as earlier turns, since a small model takes a form from examples and not from words."""
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _TAG = re.compile(r"</?answer>", re.IGNORECASE)
 
@@ -47,7 +57,9 @@ class Countdown(Task):
 
     def __init__(self, variant: str) -> None:
         self.name, self.variant = f"countdown:{variant}", variant
-        self.max_tokens = 96 if variant == "easy" else 256
+        self.max_tokens = 256
+        if variant == "easy":
+            self.max_tokens, self.system_prompt, self.examples = 48, EASY, EXAMPLES
         _held_out(variant)  # now, in the caller's thread: it takes a second
 
     @property
@@ -57,7 +69,7 @@ class Countdown(Task):
     def sample(self, seed: int, index: int) -> Request:
         if self.variant == "easy":
             rest = _easy()[1]
-            return _request(rest[shuffled(len(rest), seed, index)], seed, index)
+            return _request(rest[shuffled(len(rest), seed, index)], seed, index, easy=True)
         hands = _hands(self.variant)
         hand = hands[shuffled(len(hands), seed, index)]
         kept = _kept(self.variant)
@@ -139,7 +151,7 @@ def _held_out(variant: str) -> tuple[Request, ...]:
     else:
         chosen = random.Random(f"countdown:{variant}").sample(_hands(variant), HELD_OUT)
         problems = [Problem(hand, random.Random(f"held out {hand}").choice(reachable(hand))) for hand in chosen]
-    return tuple(_request(problem, -1, i) for i, problem in enumerate(problems))
+    return tuple(_request(problem, -1, i, easy=variant == "easy") for i, problem in enumerate(problems))
 
 
 @functools.cache
@@ -147,15 +159,19 @@ def _kept(variant: str) -> frozenset[Problem]:
     return frozenset(request.data for request in _held_out(variant))
 
 
-def _request(problem: Problem, seed: int, index: int) -> Request:
+def _request(problem: Problem, seed: int, index: int, *, easy: bool = False) -> Request:
     shown = list(problem.numbers)
     random.Random(f"{seed}/{index}/order").shuffle(shown)
     listed = ", ".join(map(str, shown))
-    # No number of a problem is above 99: whoever repeats the example has not solved it.
+    # No number of a problem is above 99: whoever repeats an example has not solved it.
     prompt = (
-        f"Use each of the numbers {listed} exactly once, with + - * / and parentheses, to make {problem.target}.\n"
-        "Put only the expression between <answer> and </answer>, "
-        "as in <answer>(120 - 100) / 5</answer> for the numbers 5, 100, 120 and the target 4."
+        f"Use {listed} to make {problem.target}."
+        if easy
+        else (
+            f"Use each of the numbers {listed} exactly once, with + - * / and parentheses, to make {problem.target}.\n"
+            "Put only the expression between <answer> and </answer>, "
+            "as in <answer>(120 - 100) / 5</answer> for the numbers 5, 100, 120 and the target 4."
+        )
     )
     return Request(prompt, problem, blind=problem.target in BLIND)
 

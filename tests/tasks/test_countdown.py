@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from fractions import Fraction
 
@@ -163,10 +164,25 @@ def test_problems_do_not_repeat_and_held_out_ones_are_never_drawn(variant: str) 
     assert len({request.prompt for request in drawn}) == 20_000
     assert not held & {request.data for request in drawn}
     assert all(sorted(r.data.numbers) == list(r.data.numbers) for r in drawn)
-    echoed = [task.judge(r, Reply(r.prompt[r.prompt.rindex("<answer>(") :], "stop")) for r in drawn[:2000]]
-    assert set(echoed) == {WRONG}
+    for request in drawn[:2000]:
+        asked = "".join(message["content"] for message in task.start(request).messages() or ())
+        for shown in re.findall(r"<answer>[^<]*\d[^<]*</answer>", asked):  # whoever repeats an example has not solved it
+            assert task.judge(request, Reply(shown, "stop")) == WRONG
     assert [r.prompt for r in drawn[:50]] == [task.sample(1, i).prompt for i in range(50)]
     assert drawn[0].prompt != task.sample(2, 0).prompt
+
+
+def test_the_easy_grade_shows_its_form_by_examples_that_are_right() -> None:
+    task = get("countdown:easy")
+    messages = task.start(task.sample(1, 0)).messages()
+    assert messages is not None
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 3 + ["user"]
+    for question, shown in task.examples:
+        *numbers, target = map(int, re.findall(r"\d+", question))
+        assert min(numbers) > 99
+        assert task.judge(Request(question, Problem(tuple(sorted(numbers)), target)), Reply(shown, "stop")) == RIGHT
+    assert task.start(task.sample(1, 0)).messages() == messages
+    assert get("countdown:3").examples == ()
 
 
 def test_the_second_round_of_hands_brings_other_targets() -> None:

@@ -17,14 +17,19 @@ from engine.server import Server
 from engine.tasks import Reply, Request, Surroundings, Task, get
 from tests.engine.shared_server import SharedServer
 from tests.tasks.players import SudokuPlayer, countdown_answer
+from tests.tasks.test_bigbench import numbers, write
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def own_file(home: Path) -> Surroundings:
+def surroundings(home: Path) -> Surroundings:
+    """A file of a user's own, and a BIG-Bench folder with one task to learn from and one that is held out."""
+    write(home, "modified_arithmetic", numbers("sum", 300), numbers("sum", 20, 1_000))
+    write(home, "operators", numbers("op", 30), numbers("op", 10, 1_000))
+    (home / "bigbench" / "tasks.tsv").write_text("task\ttrain\nmodified_arithmetic\t300\noperators\t30\n")
     lines = [{"prompt": f"What is {i} plus one?", "answer": str(i + 1)} for i in range(40)]
     (home / "sums.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return Surroundings(files=home)
+    return Surroundings(data_dir=home, files=home)
 
 
 def says(text: str) -> Callable[[Request, list[dict[str, str]]], str]:
@@ -39,6 +44,8 @@ SCRIPTS: dict[str, tuple[dict[str, Any], Callable[[Request, list[dict[str, str]]
     "countdown:3": ({}, lambda request, messages: countdown_answer(request)),
     "countdown:4": ({}, lambda request, messages: countdown_answer(request)),
     "sudoku:4x4": ({}, lambda request, messages: SudokuPlayer().move(messages)),
+    "sudoku:9x9": ({"blanks": 5}, lambda request, messages: SudokuPlayer().move(messages)),
+    "bigbench": ({}, lambda request, messages: str(int(request.prompt.split()[1]) + 1)),
     "file": ({"file": "sums.jsonl"}, lambda request, messages: str(int(request.prompt.split()[2]) + 1)),
 }
 
@@ -64,12 +71,12 @@ async def played(server: Server, task: Task, script: Callable[..., str]) -> tupl
 async def test_scripted_players_earn_the_whole_reward_and_their_member_gets_it(
     backend: VllmBackend, tmp_path: Path
 ) -> None:
-    server = SharedServer(backend, tmp_path / "home", seed=5)
+    server, where = SharedServer(backend, tmp_path / "home", seed=5), surroundings(tmp_path)
     await server.start()
     try:
         await server.configure(profile("room", members=4, merge_after=64), seed=5)
         for name, (options, script) in SCRIPTS.items():
-            task = get(name, options, own_file(tmp_path))
+            task = get(name, options, where)
             reply, reward, members = await played(server, task, script)
             assert reward == 1.0, name
             assert len(members) == 1, name
