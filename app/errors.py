@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from html import escape
 from http import HTTPStatus
 
@@ -115,16 +116,22 @@ def page(status: int, message: str) -> str:
 
 def described(error: RequestValidationError) -> tuple[str, str | None]:
     """(what is wrong with each field, the first field) in words, without echoing what was sent."""
-    parts, first = [], None
-    for fault in error.errors()[:5]:
+    said: dict[str, list[str]] = {}
+    for fault in error.errors()[:20]:
         place = [str(p) for p in fault["loc"] if p not in ("body", "query", "path", "header")]
-        name = ".".join(place)[:120]
-        first = first or name or None
+        name = ".".join(p for i, p in enumerate(place) if not (i and _INNER.search(p)))[:120]
         message = str(fault["msg"]).removeprefix("Value error, ")
         if fault["type"] == "json_invalid":
             name, message = "", "The body is not valid JSON."
-        parts.append(f"{name}: {message}" if name else message)
-    return "; ".join(parts).encode("utf-8", "replace").decode(), first
+        messages = said.setdefault(name, [])
+        if message not in messages:
+            messages.append(message)
+    parts = [f"{name}: {', or '.join(found)}" if name else ", or ".join(found) for name, found in said.items()]
+    return "; ".join(parts[:5]).encode("utf-8", "replace").decode(), next(filter(None, said), None)
+
+
+_INNER = re.compile(r"[(\[]|^(?:bool|int|float|str|none|dict|list)$")
+"""Pydantic's own names of what a field may hold, which say nothing to a client."""
 
 
 def install(app: FastAPI) -> None:

@@ -1,15 +1,17 @@
 """Draws learning curves: score over ratings, the median of the seeds and the band from the worst to the best.
 
     python -m bench.curve docs/learning.svg learning.json "rewards shuffled=shuffled.json" --title "Brevity"
+    python -m bench.curve docs/judges.svg judges.json --mark "512=the last judge is fixed"
 
 Each argument is a JSON of :mod:`bench.sweep`, perhaps with a label; every candidate in it is one curve. Plotly draws it
-in Chromium, as in the dashboard, and gives the SVG back.
+in Chromium, as in the dashboard, and gives the SVG back. The same as a Markdown table goes to the terminal.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import statistics
 from collections.abc import Sequence
@@ -73,6 +75,16 @@ def figure(
     return drawn
 
 
+def table(curves: Sequence[Curve]) -> str:
+    """The ends of some curves as Markdown."""
+    lines = ["| | at the start | at the end: median | worst | best |", "|---|---|---|---|---|"]
+    for curve in curves:
+        ends = [run[-1][1] for run in curve.runs]
+        numbers = (statistics.median(run[0][1] for run in curve.runs), statistics.median(ends), min(ends), max(ends))
+        lines.append(f"| {curve.label} | {' | '.join(f'{number:.3f}' for number in numbers)} |")
+    return "\n".join(lines)
+
+
 def apart(places: list[float], gap: float = 0.055) -> list[float]:
     """The places of labels, moved up where two would overlap."""
     moved, last = list(places), -gap
@@ -104,8 +116,15 @@ def read(argument: str) -> list[Curve]:
     label, _, name = argument.rpartition("=")
     found = json.loads(Path(name).read_text())
     return [
-        Curve(label or c["candidate"] or c["settings"]["profile"], [run["scores"] for run in c["runs"]]) for c in found
+        Curve(label or words(c["candidate"]) or c["settings"]["profile"], [r["scores"] for r in c["runs"]])
+        for c in found
     ]
+
+
+def words(candidate: str) -> str:
+    """``judge=random:0.6,@8,perfect`` → ``random:0.6, then perfect``."""
+    alone = candidate.removeprefix("judge=").removeprefix("regime=")
+    return candidate if "=" in alone else re.sub(r",@\d+,", ", then ", alone)
 
 
 def main() -> None:
@@ -113,8 +132,12 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("sources", nargs="+", metavar="[LABEL=]FILE")
     parser.add_argument("--title", default="Held-out score of the source model")
+    parser.add_argument("--mark", action="append", default=[], metavar="RATINGS=WORDS", help="a vertical line")
     options = parser.parse_args()
-    options.target.write_text(svg(figure([curve for s in options.sources for curve in read(s)], options.title)))
+    curves = [curve for source in options.sources for curve in read(source)]
+    marks = [(float(place), word) for place, _, word in (mark.partition("=") for mark in options.mark)]
+    options.target.write_text(svg(figure(curves, options.title, marks)))
+    print(table(curves))
 
 
 if __name__ == "__main__":

@@ -231,3 +231,16 @@ async def test_many_streams_at_once(tmp_path: Path) -> None:
 async def test_models(shared: Live) -> None:
     assert [m["id"] for m in (await shared.client.get("/v1/models")).json()["data"]] == ["fake-model"]
     assert (await shared.chat(model="fake-model"))["model"] == "fake-model"
+
+
+async def test_a_wrong_field_is_named_as_the_client_wrote_it(live: Live) -> None:
+    body = {"messages": [{"role": "user", "content": 3}], "population": 3}
+    answer = await live.client.post("/v1/chat/completions", json=body)
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert "messages.0.content: " in error["message"]
+    assert "population: " in error["message"]
+    assert not {"(", "["} & set(error["message"])
+    assert error["param"] == "messages.0.content"
+    broken = await live.client.post("/v1/chat/completions", content="{", headers={"Content-Type": "application/json"})
+    assert (broken.json()["error"]["message"], broken.json()["error"]["param"]) == ("The body is not valid JSON.", None)

@@ -166,7 +166,9 @@ def test_problems_do_not_repeat_and_held_out_ones_are_never_drawn(variant: str) 
     assert all(sorted(r.data.numbers) == list(r.data.numbers) for r in drawn)
     for request in drawn[:2000]:
         asked = "".join(message["content"] for message in task.start(request).messages() or ())
-        for shown in re.findall(r"<answer>[^<]*\d[^<]*</answer>", asked):  # whoever repeats an example has not solved it
+        for shown in re.findall(
+            r"<answer>[^<]*\d[^<]*</answer>", asked
+        ):  # whoever repeats an example has not solved it
             assert task.judge(request, Reply(shown, "stop")) == WRONG
     assert [r.prompt for r in drawn[:50]] == [task.sample(1, i).prompt for i in range(50)]
     assert drawn[0].prompt != task.sample(2, 0).prompt
